@@ -14,6 +14,11 @@ use apus_signal::{
     tc::{TcBatchConf, TcBatchReq},
     view::View,
 };
+use apus_types::{
+    Column, ColumnType, TableSchema, Value,
+    collate::Collation,
+    filter::{self, Filter},
+};
 
 fn inputs() -> usize {
     std::env::var("APUS_FUZZ_INPUTS").ok().and_then(|n| n.parse().ok()).unwrap_or(20_000)
@@ -118,4 +123,40 @@ fn streams_of_frames() {
             at += length;
         }
     }
+}
+
+/// Filters as scans bring them: what is taken is asked of a row.
+#[test]
+fn filters_of_a_table() {
+    let int = ColumnType::Int { bits: 32, unsigned: false };
+    let text = ColumnType::VarChar { length: 20, collation: Collation::Utf8mb4GeneralCi };
+    let columns = [("id", int), ("n", int), ("t", text)].map(|(name, ty)| Column::new(name, ty));
+    let schema = TableSchema::new("d", "t", columns.into(), vec![0]);
+    let mut row = Vec::new();
+    schema.layout().encode(&[Value::Int(1), Value::Null, Value::Bytes(b"Ab")], &mut row).expect("a row");
+    let (mut random, mut key, mut taken) = (Random(740_000_003), Vec::new(), 0);
+    for _ in 0..inputs() {
+        let mut bytes = Vec::new();
+        for _ in 0..random.below(4) {
+            let (column, other, noise) = (random.below(4) as u16, random.below(4) as u16, random.body());
+            let bound = |at: usize| noise.get(at..).filter(|_| !at.is_multiple_of(3));
+            let ranges: Vec<_> =
+                (0..random.below(4)).map(|_| (bound(random.below(9)), bound(random.below(9)))).collect();
+            match random.below(8) {
+                0..=4 => filter::push_ranges(&mut bytes, column, ranges.into_iter()),
+                5 | 6 => filter::push_columns(&mut bytes, column, random.next() as u8, other),
+                _ => bytes.extend_from_slice(&noise),
+            }
+        }
+        if random.below(3) == 0 && !bytes.is_empty() {
+            let at = random.below(bytes.len());
+            bytes[at] = random.next() as u8;
+            bytes.truncate(bytes.len() - random.below(3).min(bytes.len()));
+        }
+        if let Ok(filter) = Filter::decode(&bytes, &schema, Vec::new()) {
+            let _ = filter.passes(&schema, &row, &mut key);
+            taken += 1;
+        }
+    }
+    assert!(taken > inputs() / 10 && taken < inputs(), "{taken} were filters");
 }

@@ -76,7 +76,7 @@ pub fn push_ranges<'k>(out: &mut Vec<u8>, column: u16, ranges: impl ExactSizeIte
     out.extend_from_slice(&column.to_le_bytes());
     out.extend_from_slice(&(ranges.len() as u16).to_le_bytes());
     for (low, high) in ranges {
-        out.push(u8::from(low.is_some()) * HAS_LOW | u8::from(high.is_some()) * HAS_HIGH);
+        out.push((u8::from(low.is_some()) * HAS_LOW) | (u8::from(high.is_some()) * HAS_HIGH));
         for bound in [low, high].into_iter().flatten() {
             out.extend_from_slice(&(bound.len() as u16).to_le_bytes());
             out.extend_from_slice(bound);

@@ -3,7 +3,7 @@
 //! In each snapshot the sum of all balances is what it was at the beginning, each balance is what the transfers in the same snapshot say,
 //! the list of latest transfers has transfers of the same snapshot only, and everything that any teller had an answer for before the
 //! snapshot was asked for is in it. Every third time all balances are read at a moment that the client finds itself, of which the sum alone can be checked,
-//! and every third time it looks at the balances of several snapshots one soon after the other, so that versions begin to be kept again and again. A second reading of the same snapshot, perhaps from other replicas, finds the same.
+//! and every third time it looks at the balances of several snapshots one soon after the other, so that versions begin to be kept again and again, and has data nodes pick out those below a limit (`apus_types::filter`). A second reading of the same snapshot, perhaps from other replicas, finds the same.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -14,7 +14,7 @@ use apus_client::{Aggregate, AggregateFunction, Client, ClientError, Rows, ScanR
 use apus_kernel::Random;
 use apus_types::{Epoch, ErrorClass, TableSchema, Value};
 
-use apus_workload::bank::{Holdings, Tables, read_all, read_balances};
+use apus_workload::bank::{Holdings, Tables, read_all, read_balances, read_balances_below};
 
 use super::teller::Floor;
 use crate::Clock;
@@ -87,15 +87,20 @@ async fn totals(client: &Client, accounts: &TableSchema) -> Result<(i128, i128),
     Ok((sums[0].value.unwrap_or(0), here))
 }
 
-/// Balances only, of some snapshots.
+/// Balances only, of some snapshots: all of them, and those below one of them that data nodes pick out.
 async fn glance(floor: &Floor, client: &Client, clock: &Clock, random: &mut Random, tables: &Tables, number: u64) {
     for _ in 0..if floor.terms.accounts < MANY { GLANCES } else { GLANCES_OF_MANY } {
-        match balances(client, tables).await {
-            Ok((epoch, found)) => {
+        match balances(client, random, tables).await {
+            Ok((epoch, found, (limit, below))) => {
                 let sum: i128 = found.iter().map(|(_, balance)| i128::from(*balance)).sum();
                 let wanted = i128::from(floor.terms.balance) * i128::from(floor.terms.accounts);
                 if found.len() as u64 != floor.terms.accounts || sum != wanted {
                     let what = format!("{} accounts of {} with {sum} of {wanted}", found.len(), floor.terms.accounts);
+                    floor.violation(format!("snapshot {epoch} of client {number}: {what}"));
+                }
+                let wanted: BTreeSet<(u64, i64)> = found.into_iter().filter(|(_, balance)| *balance < limit).collect();
+                if below.len() != wanted.len() || !below.iter().all(|one| wanted.contains(one)) {
+                    let what = format!("{} accounts below {limit}, not {}", below.len(), wanted.len());
                     floor.violation(format!("snapshot {epoch} of client {number}: {what}"));
                 }
                 floor.snapshots.set(floor.snapshots.get() + 1);
@@ -107,11 +112,20 @@ async fn glance(floor: &Floor, client: &Client, clock: &Clock, random: &mut Rand
     }
 }
 
-/// A snapshot of all accounts.
-async fn balances(client: &Client, tables: &Tables) -> Result<(Epoch, Vec<(u64, i64)>), ClientError> {
+/// Accounts and their balances.
+type Balances = Vec<(u64, i64)>;
+
+/// A snapshot of all accounts, the balance of one of them, and those that have less.
+async fn balances(
+    client: &Client,
+    random: &mut Random,
+    tables: &Tables,
+) -> Result<(Epoch, Balances, (i64, Balances)), ClientError> {
     let snapshot = client.snapshot().await?;
     let found = read_balances(client, tables, snapshot.epoch()).await?;
-    Ok((snapshot.epoch(), found))
+    let limit = found.get(random.below(found.len().max(1) as u64) as usize).map_or(0, |(_, balance)| *balance);
+    let below = read_balances_below(client, tables, snapshot.epoch(), limit).await?;
+    Ok((snapshot.epoch(), found, (limit, below)))
 }
 
 /// One snapshot, read twice.

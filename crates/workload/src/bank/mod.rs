@@ -9,7 +9,7 @@ mod teller;
 use apus_client::{Client, ClientError, ExecOptions, OpBatch, Results, Rows, ScanRequest};
 use apus_kernel::Random;
 use apus_signal::tc::OpKind;
-use apus_types::{Column, ColumnType, Epoch, ErrorCode, TableSchema, Value, key};
+use apus_types::{Column, ColumnType, Epoch, ErrorCode, TableSchema, Value, filter, key};
 
 pub use self::{
     audit::{Findings, audit},
@@ -156,11 +156,11 @@ pub struct Holdings {
 pub async fn read_all(client: &Client, tables: &Tables, snapshot: Epoch) -> Result<Holdings, ClientError> {
     let mut all = Holdings::default();
     if let Some(latest) = &tables.latest {
-        let ids = scan(client, latest, snapshot).await?;
+        let ids = scan(client, latest, snapshot, &[]).await?;
         all.latest.extend(ids.iter().map(|[id, ..]| *id as u64));
     }
     all.balances = read_balances(client, tables, snapshot).await?;
-    let records = scan(client, &tables.transfers, snapshot).await?;
+    let records = scan(client, &tables.transfers, snapshot, &[]).await?;
     all.records.extend(records.iter().map(|[id, source, target, amount]| Transfer {
         id: *id as u64,
         source: *source as u64,
@@ -178,14 +178,42 @@ pub async fn read_all(client: &Client, tables: &Tables, snapshot: Epoch) -> Resu
 /// # Errors
 /// Those of the scan.
 pub async fn read_balances(client: &Client, tables: &Tables, snapshot: Epoch) -> Result<Vec<(u64, i64)>, ClientError> {
-    let balances = scan(client, &tables.accounts, snapshot).await?;
+    read_balances_that(client, tables, snapshot, &[]).await
+}
+
+/// Accounts whose balance is below a limit, as the data nodes find them.
+pub async fn read_balances_below(
+    client: &Client,
+    tables: &Tables,
+    snapshot: Epoch,
+    limit: i64,
+) -> Result<Vec<(u64, i64)>, ClientError> {
+    let balance = &tables.accounts.columns[1];
+    let (mut high, mut filter) = (Vec::new(), Vec::new());
+    key::encode_part(balance.ty, balance.nullable, &Value::Int(limit), &mut high)?;
+    filter::push_ranges(&mut filter, 1, [(None, Some(high.as_slice()))].into_iter());
+    read_balances_that(client, tables, snapshot, &filter).await
+}
+
+async fn read_balances_that(
+    client: &Client,
+    tables: &Tables,
+    snapshot: Epoch,
+    filter: &[u8],
+) -> Result<Vec<(u64, i64)>, ClientError> {
+    let balances = scan(client, &tables.accounts, snapshot, filter).await?;
     Ok(balances.iter().map(|[id, balance, ..]| (*id as u64, *balance as i64)).collect())
 }
 
 /// The rows of a table as up to four numbers.
-async fn scan(client: &Client, table: &TableSchema, snapshot: Epoch) -> Result<Vec<[i128; 4]>, ClientError> {
+async fn scan(
+    client: &Client,
+    table: &TableSchema,
+    snapshot: Epoch,
+    filter: &[u8],
+) -> Result<Vec<[i128; 4]>, ClientError> {
     let mut found = Vec::new();
-    let mut cursor = client.scan(&ScanRequest { snapshot, ..ScanRequest::all(table.id, table.version) });
+    let mut cursor = client.scan(&ScanRequest { snapshot, filter, ..ScanRequest::all(table.id, table.version) });
     let mut rows = Rows::new();
     while cursor.next_batch(&mut rows).await? {
         for row in rows.iter().flatten() {
