@@ -497,9 +497,9 @@ fn words_that_the_parser_does_not_know_are_replaced_outside_of_quotes_only() {
 #[test]
 fn several_conditions_on_one_column_are_all_kept() {
     for (sql, want) in [
-        ("SELECT c FROM sbtest1 WHERE id BETWEEN 1 AND 9 AND id > 3", "range(0) =0 <> filter"),
-        ("SELECT c FROM sbtest1 WHERE id > 3 AND id BETWEEN 1 AND 9", "range(0) =0 <- filter"),
-        ("SELECT c FROM sbtest1 WHERE id > 3 AND id >= 2 AND id < 9", "range(0) =0 <> filter"),
+        ("SELECT c FROM sbtest1 WHERE id BETWEEN 1 AND 9 AND id > 3", "range(0) =0 <> filter pushed whole"),
+        ("SELECT c FROM sbtest1 WHERE id > 3 AND id BETWEEN 1 AND 9", "range(0) =0 <- filter pushed whole"),
+        ("SELECT c FROM sbtest1 WHERE id > 3 AND id >= 2 AND id < 9", "range(0) =0 <> filter pushed whole"),
         ("SELECT c FROM sbtest1 WHERE id = 3 AND id BETWEEN 1 AND 9", "pk x1 filter"),
         ("SELECT c FROM sbtest1 WHERE id IN (1, 2) AND id = 2", "pk x1 filter"),
         ("SELECT c FROM sbtest1 WHERE id = 2 AND id = 3", "pk x1 filter"),
