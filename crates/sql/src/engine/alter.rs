@@ -38,7 +38,7 @@ use super::{
     plan::dml::default_expr,
     reals,
     remake::Whole,
-    rules::{self, alter::CheckStep},
+    rules::{self, alter::CheckStep, functional},
     session::Session,
     token::Tokens,
     visibility,
@@ -92,7 +92,8 @@ impl AlterClause {
     /// It says nothing that the dictionary can change in a table with rows.
     pub(super) fn must_copy(&self) -> bool {
         let is_primary = |index: &IndexClause| index.name.as_deref() == Some(key_parts::PRIMARY);
-        self.whole.must_copy() || self.indexes.iter().any(is_primary)
+        let is_functional = |index: &IndexClause| !index.expressions.is_empty();
+        self.whole.must_copy() || self.indexes.iter().any(|index| is_primary(index) || is_functional(index))
     }
     /// Columns that come, and constraints, as MySQL looks at them: rows are copied for a column that is stored.
     pub(super) fn computes(&self) -> bool {
@@ -117,9 +118,10 @@ impl AlterClause {
         clause.whole.drop_primary = true;
         clause
     }
-    /// CREATE FULLTEXT INDEX and DROP INDEX of one.
-    pub(super) fn of_full_texts(table: Name, full_texts: Vec<IndexClause>, drops: Vec<String>) -> AlterClause {
-        AlterClause { table, full_texts, drops, ..AlterClause::default() }
+    /// CREATE INDEX and DROP INDEX where that is more than an ordered index of columns.
+    pub(super) fn of_indexes(table: Name, indexes: Vec<IndexClause>, drops: Vec<String>) -> AlterClause {
+        let (full_texts, indexes) = indexes.into_iter().partition(|index| index.full_text);
+        AlterClause { table, indexes, full_texts, drops, ..AlterClause::default() }
     }
     /// Columns that are defined anew, by the names that they have.
     pub(super) fn redefined(&self) -> impl Iterator<Item = (&str, &Column)> {
@@ -393,7 +395,14 @@ impl<'a> Work<'a> {
         };
         columns.retain(|(c, _)| !rules::fill::is_unfinished(c) || clause.only_adds() && !comes(c));
         let drops_primary = clause.whole.drop_primary;
-        Ok(Work { table, columns, drop_indexes: drops, rules, copies, drops_primary })
+        let mut work = Work { table, columns: Vec::new(), drop_indexes: drops, rules, copies, drops_primary };
+        // What was made for an index goes with it.
+        columns.retain(|(c, source)| {
+            let is_in_index = |at: &u16| work.indexes_with(*at).next().is_some();
+            !functional::is_part(c) || matches!(source, Source::Kept(at) if is_in_index(at))
+        });
+        work.columns = columns;
+        Ok(work)
     }
     fn find(&self, name: &str) -> Result<usize> {
         let found = self.columns.iter().position(|(column, _)| column.name.eq_ignore_ascii_case(name));
@@ -416,7 +425,7 @@ impl<'a> Work<'a> {
         Ok(())
     }
     fn end(&self) -> usize {
-        self.columns.len() - usize::from(self.is_hidden(self.columns.len() - 1))
+        (0..self.columns.len()).rev().find(|at| !self.is_hidden(*at)).map_or(0, |last| last + 1)
     }
     /// Indexes that stay and have this column of the table.
     fn indexes_with(&self, column: u16) -> impl Iterator<Item = &'a IndexDef> {
@@ -454,6 +463,7 @@ impl<'a> Work<'a> {
             self.rules.lose(self.table, &self.columns, name, false)?;
         }
         let is_read = self.rules.reads(&self.columns, name)?;
+        let is_in_key_part = self.rules.is_in_key_part(&self.columns, name)?;
         let (old, source) = self.columns.remove(at);
         let is_key = !self.drops_primary && matches!(source, Source::Kept(at) if self.table.primary_key.contains(&at));
         column.nullable &= !is_key;
@@ -467,6 +477,7 @@ impl<'a> Work<'a> {
             || (is_indexed && old.nullable != column.nullable)
             || (old.nullable && !column.nullable)
             || (column.auto_increment && !old.auto_increment)
+            || (is_in_key_part && old.ty != column.ty)
             || (is_read && old.ty.collation() != column.ty.collation());
         if is_other && !self.copies {
             let what = format!("ALTER TABLE that changes how rows store column '{}'", old.name);

@@ -437,6 +437,9 @@ fn definition(t: &mut Tokens, default: Collation, made: &mut Definitions) -> Res
         if index_options(t)? {
             return Err(visibility::primary_key());
         }
+        if !parts.expressions.is_empty() {
+            return Err(rules::failures::primary_key_part());
+        }
         if !parts.descending.is_empty() {
             return Err(errors::not_supported("DESC in a primary key"));
         }
@@ -899,6 +902,7 @@ pub fn assemble(options: &TableSchema, definitions: Definitions) -> Result<Table
         }
     }
     take_primary(&mut columns, &mut indexes, &mut primary)?;
+    rules::functional::settle(&mut columns, &mut indexes, &options.name)?;
     let hidden = primary.is_none();
     let primary_key = match primary {
         Some(names) => {

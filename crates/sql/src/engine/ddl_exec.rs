@@ -19,7 +19,7 @@ use super::{
     foreign_key::{clause::Clause, define},
     full_text,
     remake::fence,
-    rules,
+    rules::{self, functional},
     session::{Scratch, Session},
     trigger,
 };
@@ -186,9 +186,11 @@ impl SqlEngine {
             Ddl::AddIndexes { table, indexes, drops } => {
                 let name = full(&table)?;
                 let known = self.fetch_catalog().await?.table(&name.database, &name.table)?;
-                let is_full_text = |name: &String| full_text::has(&known.schema, name);
-                if indexes.iter().any(|index| index.full_text) || drops.iter().any(is_full_text) {
-                    let clause = AlterClause::of_full_texts(table, indexes, drops);
+                let is_more =
+                    |name: &String| full_text::has(&known.schema, name) || functional::is_index(&known.schema, name);
+                let comes = |index: &IndexClause| index.full_text || !index.expressions.is_empty();
+                if indexes.iter().any(comes) || drops.iter().any(is_more) {
+                    let clause = AlterClause::of_indexes(table, indexes, drops);
                     self.alter_table(session, name, clause).await?;
                     done.info = Info::Inserted { records: 0, duplicates: 0 };
                     self.fetch_catalog().await?;

@@ -9,6 +9,7 @@ use super::{
         access::{Interval, Path},
         select::{Group, OrderKey},
     },
+    rules::functional,
 };
 use apus_types::TableSchema;
 
@@ -92,7 +93,7 @@ impl Names<'_> {
 
     /// The values by which a path finds its rows; `None` where it reads everything.
     pub fn bounds(&self, table: &TableSchema, path: &Path) -> Option<String> {
-        let name = |column: &u16| table.columns[usize::from(*column)].name.clone();
+        let name = |column: &u16| functional::shown(&table.columns[usize::from(*column)]);
         let equal = |columns: &[u16], values: &mut dyn Iterator<Item = &Expr>| {
             let pairs = columns.iter().zip(values).map(|(c, e)| format!("{} = {}", name(c), self.text(e)));
             pairs.collect::<Vec<_>>().join(", ")
@@ -118,14 +119,14 @@ impl Names<'_> {
                     parts.push(equal(columns, &mut values.iter()));
                 }
                 if low.is_some() || high.is_some() {
-                    let column = columns.get(values.len()).map_or_else(|| UNKNOWN.to_owned(), name);
-                    parts.push(self.interval(&column, low.as_ref(), high.as_ref()));
+                    let column = columns.get(values.len()).map_or(UNKNOWN, name);
+                    parts.push(self.interval(column, low.as_ref(), high.as_ref()));
                 }
                 (!parts.is_empty()).then(|| parts.join(" AND "))
             }
             Path::Union { columns, alternatives, .. } => {
-                let column = columns.first().map_or_else(|| UNKNOWN.to_owned(), name);
-                let one = |i: &Interval| format!("({})", self.interval(&column, i.low.as_ref(), i.high.as_ref()));
+                let column = columns.first().map_or(UNKNOWN, name);
+                let one = |i: &Interval| format!("({})", self.interval(column, i.low.as_ref(), i.high.as_ref()));
                 Some(alternatives.iter().map(one).collect::<Vec<_>>().join(" OR "))
             }
         }
@@ -141,7 +142,8 @@ impl Names<'_> {
             _ => return Vec::new(),
         };
         let pair = |(column, value): (&u16, &Expr)| {
-            let name = format!("{shown}.{}", table.columns[usize::from(*column)].name);
+            let column = &table.columns[usize::from(*column)];
+            let name = functional::expression(column).map_or_else(|| format!("{shown}.{}", column.name), str::to_owned);
             let value = self.text(value);
             [format!("({name} = {value})"), format!("({value} = {name})")]
         };

@@ -20,6 +20,7 @@ use super::{
         dml::{OnDuplicate, Source},
         query::{Body, Derived, Given, Join, JoinStep, Leaf, SetOperation, StepKind, Subquery},
     },
+    rules::functional,
     statistics::Statistics,
 };
 
@@ -400,7 +401,10 @@ fn columns_of_derived(derived: &Derived, shown: &str) -> Vec<String> {
 
 /// What the columns of a table's row are called.
 fn columns_of(table: &Table, shown: &str, columns: Option<&[u16]>) -> Vec<String> {
-    let name = |c: u16| format!("{shown}.{}", table.schema.columns[usize::from(c)].name);
+    let name = |c: u16| {
+        let column = &table.schema.columns[usize::from(c)];
+        functional::expression(column).map_or_else(|| format!("{shown}.{}", column.name), str::to_owned)
+    };
     match columns {
         Some(columns) => columns.iter().map(|&c| name(c)).collect(),
         None => (0..table.schema.columns.len() as u16).map(name).collect(),

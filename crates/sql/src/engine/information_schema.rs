@@ -25,7 +25,9 @@ use super::{
     expr::{Datum, Env, temporal::parse_datetime, zone::Zone},
     foreign_key, grant_tables, labels, performance_schema,
     processlist::{self, Process},
-    reals, routine, rules, show, sql_mode, trigger,
+    reals, routine,
+    rules::{self, functional},
+    show, sql_mode, trigger,
     view::View,
 };
 use crate::{
@@ -590,7 +592,7 @@ fn statistics_row(
         text(s.database.clone()),
         text(name.to_owned()),
         number(at + 1),
-        text(c.name.clone()),
+        if functional::is_part(c) { Datum::Null } else { text(c.name.clone()) },
         direction.map_or(Datum::Null, text),
         Datum::Null,
         prefix,
@@ -600,7 +602,7 @@ fn statistics_row(
         text(comments[0].to_owned()),
         text(comments[1].to_owned()),
         yes(!invisible),
-        Datum::Null,
+        if functional::is_part(c) { text(rules::show::generation(c)) } else { Datum::Null },
     ]
 }
 
@@ -609,6 +611,9 @@ fn key_rows(t: &Table) -> Vec<Row> {
     let mut rows = Vec::new();
     for (name, _, columns, _) in keys(s).into_iter().filter(|(_, unique, ..)| *unique) {
         for (i, &c) in columns.iter().enumerate() {
+            if functional::is_part(&s.columns[usize::from(c)]) {
+                continue;
+            }
             let mut row = vec![
                 text("def"),
                 text(s.database.clone()),

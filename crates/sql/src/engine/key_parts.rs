@@ -5,6 +5,7 @@ use apus_types::{Column, IndexDef, TableSchema, collate::Collation, schema::Colu
 use super::{
     errors::{self, Result},
     full_text,
+    rules::{self, functional},
     token::Tokens,
     view_text::quoted,
 };
@@ -24,6 +25,8 @@ pub struct IndexClause {
     pub lengths: Vec<u32>,
     /// Places of those that are DESC.
     pub descending: Vec<u16>,
+    /// Places of those that are expressions, with their texts; such a column has no name until it is made ([`super::rules::functional`]).
+    pub expressions: Vec<(u16, String)>,
     pub unique: bool,
     pub invisible: bool,
     pub full_text: bool,
@@ -33,8 +36,8 @@ pub struct IndexClause {
 
 impl IndexClause {
     pub fn of(parts: KeyParts) -> IndexClause {
-        let KeyParts { columns, lengths, descending } = parts;
-        IndexClause { columns, lengths, descending, ..IndexClause::default() }
+        let KeyParts { columns, lengths, descending, expressions } = parts;
+        IndexClause { columns, lengths, descending, expressions, ..IndexClause::default() }
     }
 }
 
@@ -46,26 +49,21 @@ pub struct KeyParts {
     pub lengths: Vec<u32>,
     /// Places of those that are DESC.
     pub descending: Vec<u16>,
+    /// Places of those that are expressions, with their texts.
+    pub expressions: Vec<(u16, String)>,
 }
 
-/// `(a, b(10) DESC)`.
+/// `(a, b(10) DESC, (c + 1))`.
 pub fn parse(t: &mut Tokens) -> Result<KeyParts> {
     t.expect_symbol('(')?;
     let mut parts = KeyParts::default();
     loop {
-        if t.peek_symbol('(') {
-            return Err(errors::not_supported("functional key parts"));
-        }
-        let column = t.identifier()?;
-        let mut length = 0;
-        if t.symbol('(') {
-            length = t.number()?.parse().map_err(|_| t.error())?;
-            t.expect_symbol(')')?;
-            if length == 0 {
-                let text = format!("Key part '{column}' length cannot be 0");
-                return Err(SqlError::new(1391, b"HY000", text));
-            }
-        }
+        let (column, length) = if t.peek_symbol('(') {
+            parts.expressions.push((parts.columns.len() as u16, rules::clause::expression(t)?));
+            (String::new(), 0)
+        } else {
+            column(t)?
+        };
         parts.columns.push(column);
         parts.lengths.push(length);
         if t.word("desc") {
@@ -79,6 +77,21 @@ pub fn parse(t: &mut Tokens) -> Result<KeyParts> {
     }
     t.expect_symbol(')')?;
     Ok(parts)
+}
+
+/// `b(10)`, 0 where no length is said.
+fn column(t: &mut Tokens) -> Result<(String, u32)> {
+    let column = t.identifier()?;
+    if !t.symbol('(') {
+        return Ok((column, 0));
+    }
+    let length = t.number()?.parse().map_err(|_| t.error())?;
+    t.expect_symbol(')')?;
+    if length == 0 {
+        let text = format!("Key part '{column}' length cannot be 0");
+        return Err(SqlError::new(1391, b"HY000", text));
+    }
+    Ok((column, length))
 }
 
 /// # Errors
@@ -98,7 +111,10 @@ pub fn index_name(table: &TableSchema, clause: &IndexClause) -> Result<String> {
         Some(name) if taken(name) => Err(SqlError::new(1061, b"42000", format!("Duplicate key name '{name}'"))),
         Some(name) => Ok(name.clone()),
         None => {
-            let first = clause.columns.first().cloned().unwrap_or_default();
+            let is_functional = clause.columns.iter().any(|name| functional::is_name(name));
+            let first =
+                if is_functional { functional::NAME } else { clause.columns.first().map_or("", String::as_str) };
+            let first = first.to_owned();
             let numbered = (2..).map(|n| format!("{first}_{n}"));
             Ok(std::iter::once(first.clone()).chain(numbered).find(|n| !taken(n)).unwrap_or(first))
         }
@@ -172,12 +188,16 @@ pub fn names(table: &TableSchema, columns: &[u16]) -> String {
     columns.iter().map(|&c| quoted(&table.columns[usize::from(c)].name)).collect::<Vec<_>>().join(",")
 }
 
-/// `` `a`,`b`(10) DESC ``.
+/// `` `a`,`b`(10) DESC,((`c` + 1)) ``.
 pub fn written(table: &TableSchema, index: &IndexDef) -> String {
     let one = |(at, column): (usize, &u16)| {
         let length = index.prefix(at).map_or(String::new(), |n| format!("({n})"));
         let direction = if table.descends(index, at) { " DESC" } else { "" };
-        format!("{}{length}{direction}", quoted(&table.columns[usize::from(*column)].name))
+        let column = &table.columns[usize::from(*column)];
+        match functional::expression(column) {
+            Some(text) => format!("({text}){direction}"),
+            None => format!("{}{length}{direction}", quoted(&column.name)),
+        }
     };
     index.columns.iter().enumerate().map(one).collect::<Vec<_>>().join(",")
 }

@@ -12,7 +12,8 @@ use super::{
     explain, explain_tree, foreign_key, full_text, grant_tables, information_schema, performance_schema,
     plan::Select,
     planning::plan_text,
-    processlist, reals, rules,
+    processlist, reals,
+    rules::{self, functional::is_part},
     session::{ERROR, Fail, Session, Warning},
     show_filter::Filter,
     show_heading,
@@ -804,7 +805,7 @@ fn index_rows(t: &Table) -> Rows {
                     text(if unique { "0" } else { "1" }),
                     text(name),
                     text((i + 1).to_string()),
-                    text(c.name.clone()),
+                    if is_part(c) { None } else { text(c.name.clone()) },
                     if is_full_text { None } else { text(if descends { "D" } else { "A" }) },
                     text("0"),
                     index.and_then(|index| index.prefix(i)).map(|n| n.to_string()),
@@ -814,7 +815,7 @@ fn index_rows(t: &Table) -> Rows {
                     text(comments[0]),
                     text(comments[1]),
                     text(if visible { "YES" } else { "NO" }),
-                    None,
+                    is_part(c).then(|| rules::show::generation(c)),
                 ]);
             }
         };

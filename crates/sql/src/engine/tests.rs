@@ -17,7 +17,7 @@ use super::{
         query::{Leaf, StepKind},
     },
     plan_cache::{Cached, PlanCache},
-    planning::plan_text,
+    planning::{plan_digest, plan_text},
     token::Tokens,
     view::{self, Definition},
 };
@@ -163,9 +163,11 @@ fn a_definition_drops_the_plans_of_its_table_only() {
 
 /// The chosen path in words.
 fn explain(sql: &str) -> String {
-    let env = env();
-    let session_free = plan_text(&catalog(), &env, sql, Vec::new());
-    match session_free {
+    explained(&catalog(), sql)
+}
+
+fn explained(catalog: &Catalog, sql: &str) -> String {
+    match plan_text(catalog, &env(), sql, Vec::new()) {
         Err(e) => format!("{} {}", e.errno, e.message),
         Ok(plan) => shape(&plan),
     }
@@ -505,6 +507,51 @@ fn several_conditions_on_one_column_are_all_kept() {
         ("SELECT c FROM sbtest1 WHERE id = 2 AND id = 3", "pk x1 filter"),
     ] {
         assert_eq!(explain(sql), want, "{sql}");
+    }
+}
+
+#[test]
+fn conditions_on_expressions_go_by_their_keys() {
+    let definition = "CREATE TABLE t (id INT PRIMARY KEY, a INT, name VARCHAR(20), ts TIMESTAMP NULL, high VARCHAR(30) AS (UPPER(name)), tiny TINYINT AS (a + 2), \
+        KEY ((a + 1)), UNIQUE KEY l ((LOWER(name))), KEY (high), KEY (tiny), KEY of_day ((DATE(ts))))";
+    let dictionary = Dictionary {
+        version: 1,
+        databases: vec![apus_signal::dict::DatabaseMessage { name: "d".into(), collation: 45 }],
+        tables: vec![table(definition, 1)],
+        ..Dictionary::default()
+    };
+    let catalog = Catalog::from_dictionary(&dictionary, &Catalog::default()).unwrap();
+    for (sql, want) in [
+        ("SELECT id FROM t WHERE a + 1 = 5", "range(1) =1 --"),
+        ("SELECT id FROM t WHERE 5 < a + 1", "range(1) =0 <-"),
+        ("SELECT id FROM t WHERE a + 1 IN (5, 6)", "union of 2 in index 1"),
+        ("SELECT id FROM t ORDER BY a + 1 DESC LIMIT 3", "range(1) =0 -- reverse"),
+        ("SELECT id FROM t WHERE id > 3 AND a + 1 = 5", "range(1) =1 -- filter pushed whole"),
+        ("SELECT id FROM t WHERE id = 3 AND a + 1 = 5", "pk x1 filter"),
+        ("SELECT id FROM t WHERE LOWER(name) = 'x'", "unique x1"),
+        ("SELECT id FROM t WHERE UPPER(name) = 'X'", "range(3) =1 --"),
+        ("SELECT id FROM t WHERE UPPER(name) = 'X' COLLATE utf8mb4_bin", "range(0) =0 -- filter"),
+        ("DELETE FROM t WHERE a + 1 = 5", "range(1) =1 --"),
+        ("SELECT id FROM t WHERE 1 + a = 5", "range(0) =0 -- filter"),
+        ("SELECT id FROM t WHERE a + 2 = 5", "range(0) =0 -- filter"),
+        ("SELECT id FROM t WHERE DATE(ts) = '2024-01-01'", "range(0) =0 -- filter"),
+    ] {
+        assert_eq!(explained(&catalog, sql), want, "{sql}");
+    }
+    // A literal of the expression must be there when its plan is made.
+    for (sql, is_kept) in [
+        ("SELECT id FROM t WHERE a + 1 = 5", false),
+        ("SELECT x.id FROM t x JOIN t y ON x.a = y.a + 1", false),
+        ("DELETE FROM t WHERE a + 1 = 5", false),
+        ("SELECT id FROM t ORDER BY a + 1 LIMIT 3", false),
+        ("SELECT id FROM t WHERE LOWER(name) = 'x'", true),
+        ("SELECT id FROM t WHERE id = 1", true),
+        ("SELECT id FROM t WHERE a * 2 = 5", true),
+    ] {
+        let mut digest = Digest::default();
+        digest.scan(sql.as_bytes(), Form::Digest, Syntax::default()).unwrap();
+        let cached = plan_digest(&catalog, &env(), &digest).unwrap();
+        assert_eq!(matches!(cached, Cached::Plan(_)), is_kept, "{sql}");
     }
 }
 

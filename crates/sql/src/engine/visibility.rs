@@ -4,7 +4,7 @@
 
 use apus_types::{Column, IndexDef, TableSchema};
 
-use super::{errors::Result, full_text, token::Tokens};
+use super::{errors::Result, full_text, rules::functional, token::Tokens};
 use crate::wire::SqlError;
 
 /// `VISIBLE` or `INVISIBLE`; whether it says the second.
@@ -41,7 +41,10 @@ pub fn primary_key() -> SqlError {
 
 /// The unique index that MySQL takes for the primary key of a table that has none.
 fn stands_for_primary(table: &TableSchema) -> Option<&IndexDef> {
-    let is_never_null = |index: &&IndexDef| index.columns.iter().all(|&c| !table.columns[usize::from(c)].nullable);
+    let is_never_null = |index: &&IndexDef| {
+        let mut columns = index.columns.iter().map(|&c| &table.columns[usize::from(c)]);
+        columns.all(|c| !c.nullable && !functional::is_part(c))
+    };
     table.indexes.iter().filter(|index| table.hidden_key && index.unique).find(is_never_null)
 }
 

@@ -11,6 +11,7 @@ use crate::engine::{
     expr::{CastType, CompareOp, Context, Expr},
     keys::Strings,
     plan::pushed_condition::Pushed,
+    rules::functional,
 };
 
 /// Most keys of one IN list that are read as keys; a longer product is a range scan.
@@ -57,6 +58,8 @@ pub struct Access {
     pub rest: Option<Expr>,
     /// What data nodes ask of it while they scan.
     pub pushed: Pushed,
+    /// A literal that is not there yet decides whether an index on an expression says what the condition does.
+    pub waits_for_literals: bool,
 }
 
 impl Access {
@@ -221,7 +224,8 @@ fn gather(table: &TableSchema, conjuncts: &[Expr]) -> Vec<OnColumn> {
 /// Chooses the path. `order` names columns that the rows are wanted in order of; it decides between equal paths.
 pub fn choose(table: &Table, condition: Option<Expr>, order: &[u16]) -> Access {
     let schema = &table.schema;
-    let conjuncts = condition.clone().map(Expr::conjuncts).unwrap_or_default();
+    let said = condition.clone().map(Expr::conjuncts).unwrap_or_default();
+    let (conjuncts, waits_for_literals) = functional::keyed(table, &said);
     let found = gather(schema, &conjuncts);
     let mut used = Vec::new();
     let mut path = None;
@@ -258,13 +262,16 @@ pub fn choose(table: &Table, condition: Option<Expr>, order: &[u16]) -> Access {
         }
     }
     let path = path.unwrap_or_else(|| whole(schema));
-    let rest: Vec<Expr> =
-        conjuncts.iter().enumerate().filter(|(i, _)| !used.contains(i)).map(|(_, e)| e.clone()).collect();
+    let left = |i: &usize| !used.contains(i);
     let pushed = match path {
         Path::Points { .. } => Pushed::default(),
-        Path::Range { .. } | Path::Union { .. } => Pushed::of(schema, rest.iter()),
+        Path::Range { .. } | Path::Union { .. } => {
+            Pushed::of(schema, (0..conjuncts.len()).filter(left).map(|i| &conjuncts[i]))
+        }
     };
-    Access { path, full: condition, rest: if rest.is_empty() { None } else { Some(Expr::And(rest)) }, pushed }
+    let rest: Vec<Expr> = (0..said.len()).filter(left).map(|i| said[i].clone()).collect();
+    let rest = (!rest.is_empty()).then_some(Expr::And(rest));
+    Access { path, full: condition, rest, pushed, waits_for_literals }
 }
 
 /// A condition that is an OR of limits, or a list of values, on the first column of one index, and its place among the conjuncts.

@@ -109,15 +109,9 @@ impl Block {
         let lock = self.lock.filter(|_| !virtual_table);
         let filter = all_of(std::mem::take(&mut self.level.conditions));
         let order = &self.order;
-        let simple: Option<Vec<u16>> = order
-            .iter()
-            .map(|k| match &k.expr {
-                Expr::Column(c) if k.descending == order[0].descending => Some(c.slot),
-                _ => None,
-            })
-            .collect();
+        let simple = table.as_ref().and_then(|t| planner.ordering(t, order));
         let wanted = simple.as_deref().filter(|_| self.group.is_none() && self.limit.is_some()).unwrap_or(&[]);
-        let mut access = table.as_ref().map(|t| access::choose(t, filter.clone(), wanted));
+        let mut access = table.as_ref().map(|t| planner.choose(t, filter.clone(), wanted));
         let path_order = matches!(&access, Some(a) if simple.as_ref().is_some_and(|s| a.path.ordered_by(s)));
         let in_order = order.is_empty() || (self.group.is_none() && path_order && !virtual_table);
         let reverse = in_order && order.first().is_some_and(|k| k.descending);
@@ -150,6 +144,7 @@ impl Block {
                 full: Some(f.clone()),
                 rest: Some(f),
                 pushed: Default::default(),
+                waits_for_literals: false,
             });
         }
         Ok(Select {

@@ -368,7 +368,7 @@ impl Planner<'_> {
         self.need_change(through.as_ref(), &table, Privileges::UPDATE);
         self.need_column(through.as_ref(), &table, column_read(read));
         let limit = update.limit.as_ref().map(|e| self.builder_over(None, "").build(e)).transpose()?;
-        let (access, in_order, reverse) = ordered_access(&table, filter, &order, limit.is_some());
+        let (access, in_order, reverse) = self.ordered_access(&table, filter, &order, limit.is_some());
         let by_key = matches!(&access.path, access::Path::Points { index: None, .. })
             && access.rest.is_none()
             && check.is_none()
@@ -394,11 +394,26 @@ impl Planner<'_> {
         let read = filter.iter().chain(order.iter().map(|k| &k.expr));
         self.need_column(through.as_ref(), &table, column_read(read));
         let limit = delete.limit.as_ref().map(|e| self.builder_over(None, "").build(e)).transpose()?;
-        let (access, in_order, reverse) = ordered_access(&table, filter, &order, limit.is_some());
+        let (access, in_order, reverse) = self.ordered_access(&table, filter, &order, limit.is_some());
         // The parser has no place for it.
         let mut modifiers = self.text.split_ascii_whitespace().skip(1).take_while(|w| !w.eq_ignore_ascii_case("from"));
         let ignore = modifiers.any(|w| w.eq_ignore_ascii_case("ignore"));
         Ok(Delete { table, names: Names::default(), access, order, in_order, reverse, limit, ignore })
+    }
+
+    /// The path to the rows, whether it delivers them in order and whether backwards.
+    fn ordered_access(
+        &self,
+        table: &Table,
+        filter: Option<Expr>,
+        order: &[OrderKey],
+        limited: bool,
+    ) -> (access::Access, bool, bool) {
+        let columns = self.ordering(table, order);
+        let access = self.choose(table, filter, columns.as_deref().filter(|_| limited).unwrap_or(&[]));
+        let in_order = columns.is_some_and(|c| access.path.ordered_by(&c));
+        let reverse = in_order && order.first().is_some_and(|k| k.descending);
+        (access, in_order, reverse)
     }
 
     /// The table whose rows are changed, and its name in the statement.
@@ -484,26 +499,6 @@ pub fn check_writable(table: &Table) -> Result<(), Unplanned> {
         return Err(errors::virtual_table_write(&table.schema.database).into());
     }
     Ok(())
-}
-
-/// The path to the rows, whether it delivers them in order and whether backwards.
-fn ordered_access(
-    table: &Table,
-    filter: Option<Expr>,
-    order: &[OrderKey],
-    limited: bool,
-) -> (access::Access, bool, bool) {
-    let columns: Option<Vec<u16>> = order
-        .iter()
-        .map(|k| match &k.expr {
-            Expr::Column(c) if k.descending == order[0].descending => Some(c.slot),
-            _ => None,
-        })
-        .collect();
-    let access = access::choose(table, filter, columns.as_deref().filter(|_| limited).unwrap_or(&[]));
-    let in_order = columns.is_some_and(|c| access.path.ordered_by(&c));
-    let reverse = in_order && order.first().is_some_and(|k| k.descending);
-    (access, in_order, reverse)
 }
 
 fn column_of(table: &Table, target: &AssignmentTarget, clause: &str) -> Result<u16, Unplanned> {

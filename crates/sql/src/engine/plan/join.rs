@@ -12,7 +12,7 @@ use apus_types::RowLayout;
 
 use super::{
     Planner, Unplanned,
-    access::{self, Access, Path},
+    access::{Access, Path},
     block::all_of,
     derived, disjunction,
     from::{Item, Level, Origin},
@@ -254,7 +254,7 @@ impl<'l, 'a> Lowering<'l, 'a> {
             });
             conditions.push(e);
         }
-        access::choose(table, all_of(conditions), &[])
+        self.planner.choose(table, all_of(conditions), &[])
     }
 
     fn hash_keys(&self, item: &Item, built: &Built) -> Vec<HashKey> {

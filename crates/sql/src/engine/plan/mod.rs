@@ -49,6 +49,7 @@ use super::{
     catalog::{Catalog, Table},
     errors::{self, Result},
     expr::{Expr, Kind, env::Env},
+    rules::functional,
     status::Counter,
     stored::Stored,
     variables::NO_LIMIT,
@@ -215,6 +216,8 @@ pub struct Planner<'a> {
     pub shapeless: Cell<bool>,
     /// Parameters or variables decide the types of a block's columns.
     pub typed: Cell<bool>,
+    /// Literals decide whether an index on an expression can be used.
+    pub waits_for_literals: Cell<bool>,
     pub views: view::Views,
     /// Privileges that what was planned so far needs.
     pub needs: RefCell<Vec<Need>>,
@@ -361,7 +364,7 @@ impl<'a> Planner<'a> {
     pub fn new(catalog: &'a Catalog, env: &'a Env, text: &'a str, param_kinds: Vec<Kind>) -> Planner<'a> {
         coercion::connect(&env.variables);
         let (frames, common, shapeless, typed, views) = Default::default();
-        let (from_digest, needs, functions, inner_locks) = Default::default();
+        let (from_digest, waits_for_literals, needs, functions, inner_locks) = Default::default();
         Planner {
             catalog,
             env,
@@ -372,11 +375,30 @@ impl<'a> Planner<'a> {
             common,
             shapeless,
             typed,
+            waits_for_literals,
             views,
             needs,
             functions,
             inner_locks,
         }
+    }
+    /// The path to rows of a table; see [`access::choose`].
+    fn choose(&self, table: &Table, condition: Option<Expr>, order: &[u16]) -> access::Access {
+        let access = access::choose(table, condition, order);
+        self.wait_for_literals(access.waits_for_literals);
+        access
+    }
+    fn wait_for_literals(&self, waits: bool) {
+        self.waits_for_literals.set(self.waits_for_literals.get() || waits);
+    }
+    /// The columns that rows are ordered by, where all are, and in one direction; an expression may be kept in a column.
+    fn ordering(&self, table: &Table, order: &[select::OrderKey]) -> Option<Vec<u16>> {
+        let one = |key: &select::OrderKey| {
+            let (column, waits) = functional::column(table, &key.expr);
+            self.wait_for_literals(waits);
+            column.filter(|_| key.descending == order[0].descending).map(|c| c.slot)
+        };
+        order.iter().map(one).collect()
     }
     /// The statement assigns variables in expressions.
     fn assigns(&self) -> bool {
@@ -395,6 +417,9 @@ impl Planner<'_> {
             }
             structural => structural,
         })?;
+        if self.from_digest && self.waits_for_literals.get() {
+            return Err(Unplanned::Structural);
+        }
         self.refuse_inner_locks()?;
         let views = self.views.used.take().iter().map(|view| view.table.clone()).collect();
         let needs = Needs::new(self.needs.take(), plan.locks());

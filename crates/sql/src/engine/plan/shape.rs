@@ -245,6 +245,7 @@ impl Shapes<'_> {
             Expr::Call(f, list, _) => match f {
                 Func::Concat => list.iter().map(|e| self.chars(e)).try_fold(0u32, |n, e| n.checked_add(e?)),
                 Func::Lower
+                | Func::Upper
                 | Func::Trim
                 | Func::LTrim
                 | Func::RTrim
@@ -257,6 +258,8 @@ impl Shapes<'_> {
                 Func::SubstringIndex | Func::NullIf => self.chars(list.first()?),
                 Func::If => most(&mut list[1..].iter()),
                 Func::IfNull | Func::Coalesce | Func::Greatest | Func::Least => most(&mut list.iter()),
+                Func::Md5 => Some(32),
+                Func::Sha1 => Some(40),
                 _ => None,
             },
             _ => None,

@@ -17,6 +17,7 @@ use crate::engine::{
     foreign_key::{ParentKey, define},
     full_text,
     key_parts::{self, IndexClause},
+    rules::functional,
     session::Session,
 };
 use crate::wire::SqlError;
@@ -90,6 +91,8 @@ pub fn remade(
     check_counter(&table)?;
     define::check_new_table(catalog, &table, checks)?;
     let mut from: Vec<Option<u16>> = columns.iter().map(|(_, from)| *from).collect();
+    // What is computed for key parts stands behind them.
+    from.resize(table.columns.len() - usize::from(table.hidden_key), None);
     if table.hidden_key {
         from.push(old.primary_key.first().copied().filter(|_| old.hidden_key));
     }
@@ -169,7 +172,16 @@ fn kept_indexes(
 
 fn kept_index(old: &TableSchema, index: &IndexDef, columns: &[(Column, Option<u16>)]) -> IndexClause {
     let (mut names, mut lengths, mut descending) = (Vec::new(), Vec::new(), Vec::new());
+    let mut expressions = Vec::new();
     for (at, column) in index.columns.iter().enumerate() {
+        if let Some(text) = functional::expression(&old.columns[usize::from(*column)]) {
+            let place = names.len() as u16;
+            descending.extend(old.descends(index, at).then_some(place));
+            expressions.push((place, text.to_owned()));
+            names.push(String::new());
+            lengths.push(0);
+            continue;
+        }
         let Some((now, _)) = columns.iter().find(|(_, from)| *from == Some(*column)) else { continue };
         descending.extend(old.descends(index, at).then_some(names.len() as u16));
         names.push(now.name.clone());
@@ -185,7 +197,8 @@ fn kept_index(old: &TableSchema, index: &IndexDef, columns: &[(Column, Option<u1
     }
     let invisible = !old.is_visible(index);
     let name = Some(index.name.clone());
-    IndexClause { name, columns: names, lengths, descending, unique: index.unique, invisible, ..IndexClause::default() }
+    let unique = index.unique;
+    IndexClause { name, columns: names, lengths, descending, expressions, unique, invisible, ..IndexClause::default() }
 }
 
 /// What foreign keys need of the primary key, and of the names of columns.

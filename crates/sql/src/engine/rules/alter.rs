@@ -10,7 +10,7 @@ use apus_types::{
 
 use super::{
     clause::{self, CheckClause},
-    define, failures,
+    define, failures, functional,
     read::{names, parse},
 };
 use crate::engine::{
@@ -111,7 +111,10 @@ impl Work {
             if let Some(generated) = &column.generated
                 && names_column(&generated.text, name)?
             {
-                return Err(failures::used_by_generated(name));
+                return Err(match functional::is_part(column) {
+                    true => failures::used_by_key_part(name),
+                    false => failures::used_by_generated(name),
+                });
             }
             if let DefaultValue::Expression(text) = &column.default
                 && names_column(text, name)?
@@ -148,6 +151,12 @@ impl Work {
             }
         }
         Ok(false)
+    }
+
+    /// A key part reads it, whose type follows from that of the column.
+    pub fn is_in_key_part(&self, columns: &[(Column, Source)], name: &str) -> Result<bool> {
+        let mut texts = columns.iter().filter_map(|(c, _)| functional::expression(c));
+        texts.try_fold(false, |found, text| Ok(found || names_column(text, name)?))
     }
 
     /// Writes new expressions of columns as they are kept; the constraints from now on, where they are others.

@@ -16,6 +16,8 @@ pub enum Place<'p> {
     /// The name of the column.
     Default(&'p str),
     Generated(&'p str),
+    /// The name of the index.
+    KeyPart(&'p str),
 }
 
 impl Place<'_> {
@@ -33,6 +35,7 @@ impl Place<'_> {
                 3763,
                 format!("Expression of generated column '{name}' contains a disallowed function: {function}."),
             ),
+            Place::KeyPart(name) => function_of_key_part(name),
         }
     }
     pub fn subquery(self) -> SqlError {
@@ -46,6 +49,7 @@ impl Place<'_> {
             Place::Generated(name) => {
                 error(3102, format!("Expression of generated column '{name}' contains a disallowed function."))
             }
+            Place::KeyPart(name) => function_of_key_part(name),
         }
     }
     pub fn variable(self) -> SqlError {
@@ -54,7 +58,7 @@ impl Place<'_> {
                 3816,
                 format!("An expression of a check constraint '{name}' cannot refer to a user or system variable."),
             ),
-            Place::Default(name) | Place::Generated(name) => error(
+            Place::Default(name) | Place::Generated(name) | Place::KeyPart(name) => error(
                 3772,
                 format!("Default value expression of column '{name}' cannot refer user or system variables."),
             ),
@@ -69,6 +73,9 @@ impl Place<'_> {
             Place::Generated(name) => {
                 error(3764, format!("Expression of generated column '{name}' cannot refer to a row value."))
             }
+            Place::KeyPart(name) => {
+                error(3800, format!("Expression of functional index '{name}' cannot refer to a row value."))
+            }
         }
     }
     pub fn unknown_column(self, column: &str) -> SqlError {
@@ -79,6 +86,7 @@ impl Place<'_> {
             }
             Place::Default(_) => errors::unknown_column(column, "default value expression"),
             Place::Generated(_) => errors::unknown_column(column, "generated column function"),
+            Place::KeyPart(_) => errors::unknown_column(column, "functional index"),
         }
     }
     pub fn auto_increment(self) -> SqlError {
@@ -93,12 +101,15 @@ impl Place<'_> {
             Place::Generated(name) => {
                 error(3109, format!("Generated column '{name}' cannot refer to auto-increment column."))
             }
+            Place::KeyPart(name) => {
+                error(3754, format!("Functional index '{name}' cannot refer to an auto-increment column."))
+            }
         }
     }
     /// What the expression refers to has no value yet.
     pub fn later_column(self) -> SqlError {
         match self {
-            Place::Generated(_) | Place::Check(_) | Place::Added(_) => {
+            Place::Generated(_) | Place::Check(_) | Place::Added(_) | Place::KeyPart(_) => {
                 error(3107, "Generated column can refer only to generated columns defined prior to it.".to_owned())
             }
             Place::Default(name) => error(
@@ -109,6 +120,30 @@ impl Place<'_> {
             ),
         }
     }
+}
+
+fn function_of_key_part(name: &str) -> SqlError {
+    error(3758, format!("Expression of functional index '{name}' contains a disallowed function."))
+}
+pub fn key_of_column() -> SqlError {
+    let text = "Functional index on a column is not supported. Consider using a regular index instead.";
+    error(3762, text.to_owned())
+}
+pub fn primary_key_part() -> SqlError {
+    error(3756, "The primary key cannot be a functional index".to_owned())
+}
+/// The flag: it is a document, and not a long text.
+pub fn long_key_part(is_json: bool) -> SqlError {
+    if is_json {
+        let text = "Cannot create a functional index on a function that returns a JSON or GEOMETRY value.";
+        return SqlError::new(3753, b"42000", text);
+    }
+    let text =
+        "Cannot create a functional index on an expression that returns a BLOB or TEXT. Please consider using CAST.";
+    error(3757, text.to_owned())
+}
+pub fn used_by_key_part(column: &str) -> SqlError {
+    error(3837, format!("Column '{column}' has a functional index dependency and cannot be dropped or renamed."))
 }
 
 pub fn check_violated(name: &str) -> SqlError {

@@ -15,6 +15,7 @@ pub mod clause;
 mod define;
 pub mod failures;
 pub mod fill;
+pub mod functional;
 pub mod read;
 mod rows;
 pub mod show;
@@ -25,6 +26,8 @@ use std::cell::OnceCell;
 use apus_types::{TableSchema, rules::Enforced, schema::DefaultValue};
 
 pub use define::{check_free, complete, copied};
+
+use functional::Keyed;
 
 use super::{
     catalog::Table,
@@ -61,6 +64,8 @@ pub struct Rules {
     defaults: Vec<(u16, Expr)>,
     /// Columns that checks and generated columns read.
     read: Vec<u16>,
+    /// What stands in indexes as a generated column.
+    keyed: Vec<Keyed>,
 }
 
 /// The rules of a table as soon as they were asked for.
@@ -98,11 +103,13 @@ fn columns_of(e: &Expr) -> Vec<u16> {
 
 impl Rules {
     fn new(schema: &TableSchema) -> std::result::Result<Option<Box<Rules>>, SqlError> {
-        let mut rules = Rules { checks: Vec::new(), computed: Vec::new(), defaults: Vec::new(), read: Vec::new() };
+        let (checks, computed, defaults, read, keyed) = Default::default();
+        let mut rules = Rules { checks, computed, defaults, read, keyed };
         for (c, column) in schema.columns.iter().zip(0u16..).map(|(c, no)| (no, c)) {
             if let Some(generated) = &column.generated {
                 let expr = bind(schema, &generated.text, "generated column function")?;
                 rules.read.extend(columns_of(&expr));
+                rules.keyed.extend(Keyed::of(schema, c, &expr));
                 rules.computed.push(Computed { column: c, expr, is_default: false });
             } else if let DefaultValue::Expression(text) = &column.default {
                 let expr = bind(schema, text, "default value expression")?;

@@ -80,7 +80,7 @@ fn is_forbidden(function: &str, place: Place<'_>) -> bool {
         Place::Check(_) | Place::Added(_) => {
             NEVER.contains(&function) || OF_THE_MOMENT.contains(&function) || function == "current_role"
         }
-        Place::Generated(_) => {
+        Place::Generated(_) | Place::KeyPart(_) => {
             let only_here = ["current_role", "sysdate", "statement_digest", "random_bytes"];
             NEVER.contains(&function) || OF_THE_MOMENT.contains(&function) || only_here.contains(&function)
         }

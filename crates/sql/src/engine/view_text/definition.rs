@@ -83,6 +83,11 @@ impl Writer<'_> {
                 }
                 self.put("))");
             }
+            (true, "date", [Some(e)]) => {
+                self.put("cast(");
+                self.expr(e)?;
+                self.put(" as date)");
+            }
             (true, "isnull", [Some(e)]) => {
                 self.put("(");
                 self.expr(e)?;
