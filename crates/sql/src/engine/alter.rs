@@ -23,6 +23,7 @@ use super::{
     catalog::{Catalog, Table},
     characters,
     convert::{self, Assign},
+    create_select::check_new_name,
     ddl::{self, Definitions, Given, Name},
     dispatch::SqlEngine,
     errors::{self, Result},
@@ -488,6 +489,7 @@ impl<'a> Work<'a> {
     }
     fn rename(&mut self, old: &str, new: &str) -> Result<()> {
         let at = self.find(old)?;
+        check_new_name(new)?;
         if !old.eq_ignore_ascii_case(new) {
             self.refuse_twin(new)?;
             self.rules.lose(self.table, &self.columns, old, false)?;

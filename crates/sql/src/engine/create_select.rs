@@ -378,8 +378,15 @@ fn defined(catalog: &Catalog, clause: &SelectClause, select: &Select, name: &Tab
 }
 
 fn check_column_name(name: &str) -> Result<()> {
-    let wrong =
-        name.is_empty() || name.ends_with(' ') || name.starts_with('#') || name.chars().count() > NAME_CHARS_MAX;
+    if name.chars().count() > NAME_CHARS_MAX { Err(errors::wrong_column_name(name)) } else { check_new_name(name) }
+}
+
+/// Names that begin with `#` are those of columns that nobody sees.
+///
+/// # Errors
+/// 1166.
+pub(super) fn check_new_name(name: &str) -> Result<()> {
+    let wrong = name.is_empty() || name.ends_with(' ') || name.starts_with('#');
     if wrong { Err(errors::wrong_column_name(name)) } else { Ok(()) }
 }
 

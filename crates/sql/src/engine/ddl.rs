@@ -12,7 +12,7 @@ use super::{
     alter::{self, AlterClause},
     bits,
     convert::{self, Assign},
-    create_select::{SelectClause, begins_select},
+    create_select::{SelectClause, begins_select, check_new_name},
     errors::{self, Result},
     expr::{Datum, eval::decimals_of, zone::Zone},
     foreign_key::clause::{self, Clause},
@@ -485,6 +485,7 @@ fn definition(t: &mut Tokens, default: Collation, made: &mut Definitions) -> Res
         return Ok(());
     }
     let name = t.identifier()?;
+    check_new_name(&name)?;
     let is_serial = t.peek_word("serial");
     let mut column = typed(t, &name, default)?;
     if is_serial {
