@@ -50,10 +50,10 @@ class Small:
                 except pymysql.MySQLError as error:
                     self.errors.append(error)
                     return
-                self.times.append(time.monotonic() - begin)
+                self.times.append((time.monotonic() - begin, statement))
 
     def percentile(self, share):
-        return sorted(self.times)[int(len(self.times) * share)] if self.times else 0.0
+        return sorted(self.times)[int(len(self.times) * share)][0] if self.times else 0.0
 
 
 class Native:
@@ -122,10 +122,10 @@ def timed(t, what, small, native, action):
     begin = time.monotonic()
     action()
     seconds = time.monotonic() - begin
-    worst = max(small.times, default=0.0)
+    worst, statement = max(small.times, default=(0.0, ""))
     text, p99 = native.say()
     t.say(f"{what}: {seconds:.1f} s; beside it {len(small.times)} small operations, p99 "
-          f"{small.percentile(0.99) * 1000:.1f} ms, longest {worst * 1000:.0f} ms; native: {text or 'no whole run'}")
+          f"{small.percentile(0.99) * 1000:.1f} ms, longest {worst * 1000:.0f} ms ({statement}); native: {text or 'no whole run'}")
     check(not small.errors and not native.errors, f"{what}: {small.errors} {native.errors}")
     check(worst < STALL_SECONDS, f"{what}: an operation beside it took {worst:.2f} s")
     return max(small.percentile(0.99), p99)
