@@ -2,9 +2,12 @@
 //!
 //! All keep their memory from one statement to the next, up to [`KEPT_BYTES_MAX`] each.
 
-use std::ops::Range;
+use std::{cmp::Ordering, ops::Range};
 
 use apus_types::hash::hash_key;
+
+use super::{expr::Env, turns};
+use crate::wire::SqlError;
 
 /// Memory that one container keeps for the next statement, in bytes; what grew beyond is given back.
 pub const KEPT_BYTES_MAX: usize = 1 << 20;
@@ -95,6 +98,13 @@ struct Pair {
     end: usize,
 }
 
+impl Pair {
+    /// By key, then by when they came.
+    fn order(&self, other: &Pair, bytes: &[u8]) -> Ordering {
+        bytes[self.start..self.middle].cmp(&bytes[other.start..other.middle]).then(self.start.cmp(&other.start))
+    }
+}
+
 impl Pairs {
     pub fn clear(&mut self) {
         trim(&mut self.bytes);
@@ -144,9 +154,15 @@ impl Pairs {
     /// Orders by key; equal keys stay in the order they came.
     pub fn sort(&mut self) {
         let Pairs { bytes, spans } = self;
-        spans.sort_unstable_by(|a, b| {
-            bytes[a.start..a.middle].cmp(&bytes[b.start..b.middle]).then(a.start.cmp(&b.start))
-        });
+        spans.sort_unstable_by(|a, b| a.order(b, bytes));
+    }
+    /// As [`Pairs::sort`], of so many that others of the thread have their turn meanwhile.
+    ///
+    /// # Errors
+    /// As [`turns::sort`].
+    pub async fn sort_in_turns(&mut self, env: &Env) -> Result<(), SqlError> {
+        let Pairs { bytes, spans } = self;
+        turns::sort(spans, |a, b| a.order(b, bytes), env).await
     }
 }
 

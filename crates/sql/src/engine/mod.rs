@@ -80,6 +80,7 @@ mod table_options;
 pub mod token;
 mod tracking;
 mod trigger;
+mod turns;
 mod user_lock;
 pub mod utility;
 pub mod variables;

@@ -85,6 +85,7 @@ async fn lock(
             }
             let before = held.keys.len();
             for row in &rows {
+                session.env.breathe(1).await?;
                 name(target, row, session.env.zone(), held)?;
             }
             is_new |= held.keys.len() > before;
@@ -231,6 +232,7 @@ pub async fn change(
         s.ops.clear();
         s.images.clear();
         for row in &rows {
+            session.env.breathe(1).await?;
             let Some(number) = name(target, row, session.env.zone(), held)? else { continue };
             let old = held.rows.get(number).filter(|old| !old.is_empty());
             let (Some(old), Some(key), false) = (old, held.keys.get(number), held.is_used[number]) else { continue };

@@ -66,7 +66,8 @@ async fn inserted(
         Source::Select(select) => {
             session.env.changes_rows.set(true);
             let mut rows = query::collect(cluster, session, select, params).await?;
-            for row in &mut rows {
+            for row in rows.iter_mut().filter(|_| !plan.latin1.is_empty()) {
+                session.env.breathe(1).await?;
                 for &at in &plan.latin1 {
                     if let Datum::Text(text) = &row[at] {
                         row[at] = Datum::Bytes(to_latin1(text).into());
@@ -225,6 +226,7 @@ async fn make_rows(
     let (count, collected) = (making.count, making.collected);
     let mut hidden = Numbers::hidden();
     for i in rows {
+        session.env.breathe(1).await?;
         let of_row = making.params_of(i);
         let numbers = &mut making.numbers;
         let given = |column: usize| -> Given<'_> {

@@ -9,6 +9,7 @@ use crate::engine::{
         Select,
         select::{Group, OrderKey},
     },
+    turns,
 };
 
 use super::{
@@ -341,7 +342,8 @@ impl<'p> Sink<'p> {
         if let Some(group) = &plan.group {
             let mut windowed = Vec::new();
             let mut states = std::mem::take(&mut self.states);
-            for number in self.group_order(group, &mut states) {
+            for number in self.group_order(group, &mut states).await? {
+                self.env.breathe(1).await?;
                 let mut state = std::mem::take(&mut states[number]);
                 let pairs = group.aggregates.iter().zip(std::mem::take(&mut state.accumulators));
                 let mut values =
@@ -368,7 +370,7 @@ impl<'p> Sink<'p> {
     }
 
     /// The groups in order of their keys.
-    fn group_order(&mut self, group: &Group, states: &mut Vec<GroupState>) -> Vec<usize> {
+    async fn group_order(&mut self, group: &Group, states: &mut Vec<GroupState>) -> Result<Vec<usize>> {
         if states.is_empty() && (group.keys.is_empty() || group.rollup) && !group.each_row {
             self.buffers.groups.insert(&[]);
             states.push(GroupState::new(group, &[], 0));
@@ -376,9 +378,9 @@ impl<'p> Sink<'p> {
         let mut numbers: Vec<usize> = (0..states.len()).collect();
         let keys = &self.buffers.groups;
         if !group.each_row {
-            numbers.sort_unstable_by(|a, b| keys.get(*a).cmp(&keys.get(*b)));
+            turns::sort(&mut numbers, |a, b| keys.get(*a).cmp(&keys.get(*b)), self.env).await?;
         }
-        numbers
+        Ok(numbers)
     }
 
     /// Computes the window functions of all rows, which go on then.
@@ -389,6 +391,7 @@ impl<'p> Sink<'p> {
         self.bytes += bytes;
         self.check_memory()?;
         for number in order {
+            self.env.breathe(1).await?;
             let row = std::mem::take(&mut rows[number as usize]);
             if !self.finish_group(&row.row, &row.values, out)? {
                 break;
@@ -401,9 +404,10 @@ impl<'p> Sink<'p> {
     async fn flush_held(&mut self, out: &mut impl Target) -> Result<()> {
         let mut held = std::mem::take(&mut self.buffers.held);
         let values = std::mem::take(&mut self.values);
-        held.sort();
+        held.sort_in_turns(self.env).await?;
         let plan = self.plan;
         for i in 0..held.len() {
+            self.env.breathe(1).await?;
             let payload = held.payload(i);
             let more = if plan.group.is_some() {
                 let number = payload.first_chunk::<4>().map_or(0, |n| u32::from_le_bytes(*n));

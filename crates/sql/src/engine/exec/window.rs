@@ -20,9 +20,6 @@ use crate::{
     wire::SqlError,
 };
 
-/// Rows that go into or out of an aggregate before others of the thread have their turn.
-const BREATH_ROWS: usize = 1024;
-
 /// A row of a block, or a group with its first row.
 #[derive(Default)]
 pub struct Row {
@@ -42,17 +39,16 @@ pub struct Stage<'s> {
 
 /// Fills in the values of window functions. Returns the order in which the last sort left the rows, and the memory that the values take.
 pub async fn fill(stage: &Stage<'_>, windows: &Windows, rows: &mut [Row]) -> Result<(Vec<u32>, usize)> {
-    let mut breath = Breath::default();
     let mut bytes = 0;
     let mut sorted = Sorted::default();
     for (number, window) in windows.list.iter().enumerate() {
-        sorted = sorted.by(stage, window, rows)?;
+        sorted = sorted.by(stage, window, rows).await?;
         for (at, call) in windows.calls.iter().enumerate().filter(|(_, call)| call.window == number) {
             let mut start = 0;
             while start < rows.len() {
                 let part = Part::new(stage, window, &sorted, rows, start)?;
                 let mut values = Vec::with_capacity(part.len());
-                part.values(call, &mut values, &mut breath).await?;
+                part.values(call, &mut values).await?;
                 let places: Vec<usize> = (start..part.end).map(|position| sorted.row(position)).collect();
                 start = part.end;
                 for (row, value) in places.into_iter().zip(values) {
@@ -68,22 +64,6 @@ pub async fn fill(stage: &Stage<'_>, windows: &Windows, rows: &mut [Row]) -> Res
     Ok((order, bytes))
 }
 
-/// Lets others have their turn.
-#[derive(Default)]
-struct Breath(usize);
-
-impl Breath {
-    async fn after(&mut self, rows: usize, cx: &Context<'_>) -> Result<()> {
-        self.0 += rows;
-        if self.0 >= BREATH_ROWS {
-            self.0 = 0;
-            cx.env.may_go_on()?;
-            tokio::task::yield_now().await;
-        }
-        Ok(())
-    }
-}
-
 /// Rows in the order of a window: keys of partition and order; the number of a row, and how long the partition's key is.
 #[derive(Default)]
 struct Sorted {
@@ -93,7 +73,7 @@ struct Sorted {
 }
 
 impl Sorted {
-    fn by(self, stage: &Stage<'_>, window: &Window, rows: &[Row]) -> Result<Sorted> {
+    async fn by(self, stage: &Stage<'_>, window: &Window, rows: &[Row]) -> Result<Sorted> {
         // What is equal stays in the order of the window before.
         let is_first = self.pairs.is_empty();
         let before: Vec<usize> = (0..rows.len()).map(|at| if is_first { at } else { self.row(at) }).collect();
@@ -102,6 +82,7 @@ impl Sorted {
         range.clear();
         let mut key = Vec::new();
         for number in before {
+            stage.cx.env.breathe(1).await?;
             let cx = of_row(stage, &rows[number]);
             key.clear();
             push_sort_keys(&window.partition, &cx, &mut key)?;
@@ -112,10 +93,11 @@ impl Sorted {
             payload[4..].copy_from_slice(&length.to_le_bytes());
             pairs.push_plain(&key, &payload);
         }
-        pairs.sort();
+        pairs.sort_in_turns(stage.cx.env).await?;
         let mut sorted = Sorted { pairs, range };
         if let (Some(kind), Some(key)) = (window.value_kind(), window.order.first()) {
             for position in 0..rows.len() {
+                stage.cx.env.breathe(1).await?;
                 let value = key.expr.eval(&of_row(stage, &rows[sorted.row(position)]))?;
                 cells::push_sort_key(sorted.range.writer(), kind, key.collation, &value, key.descending);
                 sorted.range.end();
@@ -190,15 +172,15 @@ impl<'p> Part<'p> {
     }
 
     /// The values of a call for all rows, in order.
-    async fn values(&self, call: &Call, out: &mut Vec<Datum<'static>>, breath: &mut Breath) -> Result<()> {
+    async fn values(&self, call: &Call, out: &mut Vec<Datum<'static>>) -> Result<()> {
         match &call.function {
-            Function::Aggregate(aggregate) => return self.aggregates(aggregate, out, breath).await,
+            Function::Aggregate(aggregate) => return self.aggregates(aggregate, out).await,
             Function::Ntile(count) => return self.tiles(count, out),
             _ => {}
         }
         for position in self.start..self.end {
             out.push(self.value(call, position)?);
-            breath.after(1, &self.stage.cx).await?;
+            self.stage.cx.env.breathe(1).await?;
         }
         Ok(())
     }
@@ -263,12 +245,7 @@ impl<'p> Part<'p> {
         Ok(())
     }
 
-    async fn aggregates(
-        &self,
-        aggregate: &Aggregate,
-        out: &mut Vec<Datum<'static>>,
-        breath: &mut Breath,
-    ) -> Result<()> {
+    async fn aggregates(&self, aggregate: &Aggregate, out: &mut Vec<Datum<'static>>) -> Result<()> {
         let mut so_far = Accumulator::default();
         let mut taken = self.start..self.start;
         for position in self.start..self.end {
@@ -285,11 +262,11 @@ impl<'p> Part<'p> {
             }
             for gone in taken.start..frame.start {
                 so_far.remove(aggregate, &self.cx(gone))?;
-                breath.after(1, &self.stage.cx).await?;
+                self.stage.cx.env.breathe(1).await?;
             }
             for new in taken.end.max(frame.start)..frame.end {
                 so_far.add(aggregate, &self.cx(new))?;
-                breath.after(1, &self.stage.cx).await?;
+                self.stage.cx.env.breathe(1).await?;
             }
             taken = frame;
             out.push(so_far.clone().value(aggregate, self.stage.cx.env)?);

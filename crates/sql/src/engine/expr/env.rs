@@ -23,6 +23,9 @@ use crate::{
     wire::SqlError,
 };
 
+/// Rows, or pairs of rows, after which others of the thread have their turn: a tenth of a millisecond and more.
+const BREATH_ROWS: usize = 1024;
+
 /// Part of a session that expressions read.
 #[derive(Debug)]
 pub struct Env {
@@ -62,6 +65,8 @@ pub struct Env {
     interrupt: Arc<Interrupt>,
     /// When a SELECT has taken as long as max_execution_time lets it.
     pub deadline: Cell<Option<Instant>>,
+    /// Rows that were worked on since others had their turn.
+    worked: Cell<usize>,
     /// What the statement's hint says in place of max_execution_time, in milliseconds.
     pub hinted_ms: Cell<Option<u64>>,
     /// Seconds that SLEEP asked for, waited for when the statement is done.
@@ -128,6 +133,7 @@ impl Env {
             regex: RefCell::default(),
             interrupt,
             deadline: Cell::new(None),
+            worked: Cell::new(0),
             hinted_ms: Cell::new(None),
             sleep_seconds: Cell::new(0.0),
             lock_calls: RefCell::default(),
@@ -298,6 +304,19 @@ impl Env {
             Some(deadline) if Instant::now() >= deadline => Err(errors::out_of_time()),
             _ => Ok(()),
         }
+    }
+    /// So many rows, or pairs of rows, were worked on: now and then others of the thread have their turn.
+    ///
+    /// # Errors
+    /// As [`Env::may_go_on`].
+    pub async fn breathe(&self, rows: usize) -> Result<(), SqlError> {
+        let worked = self.worked.get() + rows;
+        self.worked.set(if worked < BREATH_ROWS { worked } else { 0 });
+        if worked >= BREATH_ROWS {
+            self.may_go_on()?;
+            tokio::task::yield_now().await;
+        }
+        Ok(())
     }
     /// Done when [`Env::may_go_on`] begins to refuse.
     pub async fn stopped(&self) {

@@ -57,9 +57,6 @@ use pipeline::{Consumer, Pipeline};
 pub const QUERY_BYTES_MAX: usize = 256 << 20;
 /// Joined rows of a statement that is tried without a snapshot, in bytes.
 const TRIED_BYTES_MAX: usize = 256 << 10;
-/// Rows, or pairs of rows, after which others of the thread have their turn.
-const BREATH_ROWS: usize = 1024;
-
 /// One statement under way.
 pub struct Run<'r> {
     pub cluster: Cluster<'r>,
@@ -72,8 +69,6 @@ pub struct Run<'r> {
     is_alone: bool,
     /// Answers say of which moment they are.
     tells: bool,
-    /// Rows that were worked on since others had their turn.
-    rows: Cell<usize>,
     moment: Cell<Moment>,
     bytes: Cell<usize>,
     /// Rows of derived tables that are the same all through the statement, by their plans.
@@ -96,12 +91,7 @@ impl<'r> Run<'r> {
     /// KILL, the deadline.
     async fn breathe(&self, rows: usize) -> errors::Result<()> {
         self.env.may_go_on()?;
-        self.rows.set(self.rows.get() + rows);
-        if self.rows.get() >= BREATH_ROWS {
-            self.rows.set(0);
-            tokio::task::yield_now().await;
-        }
-        Ok(())
+        self.env.breathe(rows).await
     }
     fn and_moment(&self, moment: Option<Moment>) {
         self.moment.set(moment.map_or(Moment::NONE, |m| self.moment.get().and(m)));
@@ -170,7 +160,6 @@ pub async fn into<T: Target>(
         last_rows: RefCell::default(),
         moment: Cell::new(ANY_MOMENT),
         bytes: Cell::new(0),
-        rows: Cell::new(0),
         ..*run
     };
     if run.snapshot != Epoch(0) || run.is_alone {
@@ -296,7 +285,6 @@ pub fn of_session<'r>(cluster: Cluster<'r>, session: &'r Session, params: &'r [D
         snapshot,
         is_alone: false,
         tells: false,
-        rows: Cell::new(0),
         moment: Cell::new(ANY_MOMENT),
         bytes: Cell::new(0),
         derived: RefCell::default(),
