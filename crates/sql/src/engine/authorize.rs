@@ -51,6 +51,8 @@ pub struct Names {
     /// Calls of stored functions.
     pub functions: Vec<Stored>,
     pub needs: Needs,
+    /// The plan is good for parameters of the kinds that it was made for.
+    pub is_typed: bool,
 }
 
 #[derive(Default, Debug)]

@@ -125,9 +125,10 @@ impl SqlEngine {
             if !self.is_granted(session, needs) {
                 self.authorize(session, needs).await?;
             }
+            prepared.typed_by_params = plan.names().is_typed;
             if let Plan::Select(select) = &plan {
                 columns = select.defs.to_vec();
-                prepared.typed_by_params = is_typed_by_values(select);
+                prepared.typed_by_params |= is_typed_by_values(select);
             }
             if let Plan::Insert(i) = &plan
                 && let Source::Select(select) = &i.source

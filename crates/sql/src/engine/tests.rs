@@ -9,7 +9,7 @@ use super::{
     catalog::Catalog,
     ddl::{self, Ddl},
     digest::{Digest, Form, Syntax},
-    expr::{Builder, Context, Datum, env::Env},
+    expr::{Builder, Context, Datum, Kind, env::Env},
     plan::{
         Plan,
         access::Path,
@@ -572,4 +572,43 @@ fn information_schema_is_read_but_not_written() {
     );
     assert!(explain("SELECT * FROM INFORMATION_SCHEMA.NOPE").starts_with("1109 "));
     assert!(explain("DELETE FROM information_schema.TABLES").starts_with("1044 "));
+}
+
+#[test]
+fn keys_made_with_a_parameter_are_planned_by_its_kind() {
+    let catalog = catalog();
+    let scanned = |sql: &str, form| {
+        let mut digest = Digest::default();
+        digest.scan(sql.as_bytes(), form, Syntax::default()).unwrap();
+        digest
+    };
+    let digested = |sql| matches!(plan_digest(&catalog, &env(), &scanned(sql, Form::Digest)).unwrap(), Cached::Plan(_));
+    // Whether the last leaf is joined by a lookup, and by how many keys of a hash table otherwise; whether it is so for these kinds only.
+    let planned = |sql: &str, kinds: &[Kind]| {
+        let text = scanned(sql, Form::Plain).text;
+        let plan = plan_text(&catalog, &env(), &String::from_utf8_lossy(&text), kinds.to_vec()).unwrap();
+        let is_typed = plan.names().is_typed;
+        let Plan::Select(select) = plan else { panic!("{sql}") };
+        let join = select.join.unwrap_or_else(|| panic!("{sql}"));
+        let leaf = join.steps.iter().rev().find_map(|step| match &step.kind {
+            StepKind::Join(leaf) => Some((leaf.lookup.is_some(), leaf.keys.len())),
+            _ => None,
+        });
+        let (is_looked_up, keys) = leaf.unwrap();
+        (is_looked_up, keys, is_typed)
+    };
+    let by_key = "SELECT COUNT(*) FROM sbtest1 b STRAIGHT_JOIN sbtest1 a ON a.id = b.k + ?";
+    assert_eq!(planned(by_key, &[Kind::Int]), (true, 1, true));
+    assert_eq!(planned(by_key, &[Kind::Text]), (false, 1, true), "as doubles");
+    let hashed = "SELECT COUNT(*) FROM sbtest1 b STRAIGHT_JOIN sbtest1 a ON a.id * 2 = b.k + ?";
+    assert_eq!(planned(hashed, &[Kind::Decimal(1)]), (false, 1, true));
+    for (sql, is_kept) in [
+        ("SELECT COUNT(*) FROM sbtest1 a JOIN sbtest1 b ON a.id = b.k + 1", false),
+        ("SELECT COUNT(*) FROM sbtest1 a WHERE EXISTS (SELECT 1 FROM sbtest1 b WHERE b.id = a.k + 1)", false),
+        ("UPDATE sbtest1 a JOIN sbtest1 b ON a.id = b.k + 1 SET a.k = 3", false),
+        ("SELECT COUNT(*) FROM sbtest1 a JOIN sbtest1 b ON a.id = b.k WHERE b.id = 1 AND a.k + 1 > 5", true),
+        ("SELECT COUNT(*) FROM sbtest1 a WHERE a.k = a.id + 1", true),
+    ] {
+        assert_eq!(digested(sql), is_kept, "{sql}");
+    }
 }

@@ -419,6 +419,11 @@ impl Expr {
     pub fn has_param(&self) -> bool {
         self.any(|e| matches!(e, Expr::Param(_) | Expr::Variable(..)))
     }
+    /// Whether its kind is another one with other literals in it, so that a plan for all literals cannot say it.
+    pub fn kind_needs_params(&self) -> bool {
+        const MORE_THAN_ALL: usize = 1024;
+        self.has_param() && self.kind(&[]) != self.kind(&[Kind::Int; MORE_THAN_ALL])
+    }
     /// Whether its kind may be another at the next execution.
     pub fn has_user_variable(&self) -> bool {
         self.any(|e| matches!(e, Expr::UserVariable(..)))

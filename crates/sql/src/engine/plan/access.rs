@@ -8,7 +8,7 @@ use crate::engine::{
     catalog::Table,
     convert::{self, KeyValue},
     errors::{self, Result},
-    expr::{CastType, CompareOp, Context, Expr},
+    expr::{CastType, CompareOp, Context, Expr, Kind},
     keys::Strings,
     plan::pushed_condition::Pushed,
     rules::functional,
@@ -60,6 +60,8 @@ pub struct Access {
     pub pushed: Pushed,
     /// A literal that is not there yet decides whether an index on an expression says what the condition does.
     pub waits_for_literals: bool,
+    /// The kind of a parameter decides whether what it is beside can be a key: `id = outer.id + ?`.
+    pub waits_for_kinds: bool,
 }
 
 impl Access {
@@ -145,17 +147,17 @@ fn is_label(ty: ColumnType) -> bool {
 
 /// Whether a value may be made a key of a column: it is constant, and where it comes from another column it is of the same kind, so that comparing keys is
 /// comparing values.
-pub(super) fn is_key(ty: ColumnType, value: &Expr) -> bool {
-    use crate::engine::expr::Kind::{self, *};
+pub(super) fn is_key(ty: ColumnType, value: &Expr, params: &[Kind]) -> bool {
+    use Kind::*;
     // Whether several constants beside a year are numbers shows when they are there.
     if !value.is_constant() || matches!(value, Expr::Cast(_, CastType::Year { alone: false })) {
         return false;
     }
-    if !value.any(|e| matches!(e, Expr::Outer(_) | Expr::Given(..))) {
+    if !is_of_outer_row(value) {
         return true;
     }
     matches!(
-        (Kind::of(ty), value.kind(&[])),
+        (Kind::of(ty), value.kind(params)),
         (Int | UInt | Decimal(_) | Bit(_), Int | UInt | Decimal(_) | Bit(_))
             | (Double, Int | UInt | Decimal(_) | Double | Bit(_))
             | (Text, Text | Label)
@@ -166,14 +168,19 @@ pub(super) fn is_key(ty: ColumnType, value: &Expr) -> bool {
     )
 }
 
-fn gather(table: &TableSchema, conjuncts: &[Expr]) -> Vec<OnColumn> {
+/// What is a constant for one row of another table.
+fn is_of_outer_row(value: &Expr) -> bool {
+    value.any(|e| matches!(e, Expr::Outer(_) | Expr::Given(..)))
+}
+
+fn gather(table: &TableSchema, conjuncts: &[Expr], params: &[Kind]) -> Vec<OnColumn> {
     let mut found = vec![OnColumn::default(); table.columns.len()];
     for (i, conjunct) in conjuncts.iter().enumerate() {
         match conjunct {
             Expr::Compare(op, a, b, collation) => {
                 let (column, value, op) = match (&**a, &**b) {
-                    (Expr::Column(c), value) if is_key(c.ty, value) => (c, value, *op),
-                    (value, Expr::Column(c)) if is_key(c.ty, value) => (c, value, op.flipped()),
+                    (Expr::Column(c), value) if is_key(c.ty, value, params) => (c, value, *op),
+                    (value, Expr::Column(c)) if is_key(c.ty, value, params) => (c, value, op.flipped()),
                     _ => continue,
                 };
                 let Some(on) = found.get_mut(usize::from(column.slot)).filter(|_| fits(column.ty, *collation)) else {
@@ -195,7 +202,7 @@ fn gather(table: &TableSchema, conjuncts: &[Expr]) -> Vec<OnColumn> {
             }
             Expr::In { expr, list, negated: false, collation } => {
                 if let Expr::Column(c) = &**expr
-                    && list.iter().all(|e| is_key(c.ty, e))
+                    && list.iter().all(|e| is_key(c.ty, e, params))
                     && fits(c.ty, *collation)
                     && let Some(on) = found.get_mut(usize::from(c.slot)).filter(|on| on.equal.is_none())
                 {
@@ -204,8 +211,8 @@ fn gather(table: &TableSchema, conjuncts: &[Expr]) -> Vec<OnColumn> {
             }
             Expr::Between { expr, low, high, negated: false, collation } => {
                 if let Expr::Column(c) = &**expr
-                    && is_key(c.ty, low)
-                    && is_key(c.ty, high)
+                    && is_key(c.ty, low, params)
+                    && is_key(c.ty, high, params)
                     && !is_label(c.ty)
                     && fits(c.ty, *collation)
                     && let Some(on) =
@@ -221,12 +228,13 @@ fn gather(table: &TableSchema, conjuncts: &[Expr]) -> Vec<OnColumn> {
     found
 }
 
-/// Chooses the path. `order` names columns that the rows are wanted in order of; it decides between equal paths.
-pub fn choose(table: &Table, condition: Option<Expr>, order: &[u16]) -> Access {
+/// Chooses the path. `order` names columns that the rows are wanted in order of; it decides between equal paths. `params`: kinds of the parameters.
+pub fn choose(table: &Table, condition: Option<Expr>, order: &[u16], params: &[Kind]) -> Access {
     let schema = &table.schema;
     let said = condition.clone().map(Expr::conjuncts).unwrap_or_default();
     let (conjuncts, waits_for_literals) = functional::keyed(table, &said);
-    let found = gather(schema, &conjuncts);
+    let found = gather(schema, &conjuncts, params);
+    let waits_for_kinds = conjuncts.iter().any(|e| is_of_outer_row(e) && e.any(Expr::kind_needs_params));
     let mut used = Vec::new();
     let mut path = None;
     let unique = table.ready_indexes().filter(|(_, i)| i.unique).map(|(at, i)| (Some(at), i.columns.as_slice()));
@@ -271,7 +279,7 @@ pub fn choose(table: &Table, condition: Option<Expr>, order: &[u16]) -> Access {
     };
     let rest: Vec<Expr> = (0..said.len()).filter(left).map(|i| said[i].clone()).collect();
     let rest = (!rest.is_empty()).then_some(Expr::And(rest));
-    Access { path, full: condition, rest, pushed, waits_for_literals }
+    Access { path, full: condition, rest, pushed, waits_for_literals, waits_for_kinds }
 }
 
 /// A condition that is an OR of limits, or a list of values, on the first column of one index, and its place among the conjuncts.
@@ -297,7 +305,7 @@ pub fn alternatives_of(schema: &TableSchema, condition: &Expr) -> Option<(u16, V
     let mut on: Option<u16> = None;
     for disjunct in disjuncts {
         let parts = disjunct.clone().conjuncts();
-        let found = gather(schema, &parts);
+        let found = gather(schema, &parts, &[]);
         let mut limited =
             found.iter().enumerate().filter(|(_, f)| f.equal.is_some() || f.low.is_some() || f.high.is_some());
         let (column, limits) = limited.next()?;
@@ -368,7 +376,7 @@ fn equalities(condition: &Expr) -> Option<Vec<(u16, &Expr)>> {
     for part in parts {
         let Expr::Compare(CompareOp::Eq, a, b, collation) = part else { return None };
         let (column, value) = match (&**a, &**b) {
-            (Expr::Column(c), value) | (value, Expr::Column(c)) if is_key(c.ty, value) => (c, value),
+            (Expr::Column(c), value) | (value, Expr::Column(c)) if is_key(c.ty, value, &[]) => (c, value),
             _ => return None,
         };
         if !fits(column.ty, *collation) || out.iter().any(|(c, _)| *c == column.slot) {

@@ -145,6 +145,7 @@ impl Block {
                 rest: Some(f),
                 pushed: Default::default(),
                 waits_for_literals: false,
+                waits_for_kinds: false,
             });
         }
         Ok(Select {

@@ -68,7 +68,9 @@ fn type_kept(output: &Output, otherwise: ColumnType) -> ColumnType {
 
 /// As what values of two expressions are looked up, so that equal ones are found; `None`: their comparison has no such form.
 pub fn equal_kind(a: &Expr, b: &Expr, params: &[Kind]) -> Option<Kind> {
-    if a.has_param() || b.has_param() || a.has_user_variable() || b.has_user_variable() {
+    let is_unknown =
+        |e: &Expr| matches!(e, Expr::Param(i) if *i >= params.len()) || matches!(e, Expr::UserVariable(..));
+    if a.any(is_unknown) || b.any(is_unknown) {
         return None;
     }
     let is_column = |e: &Expr| matches!(e, Expr::Column(_) | Expr::Given(..) | Expr::Outer(_));

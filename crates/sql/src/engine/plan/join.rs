@@ -274,6 +274,7 @@ impl<'l, 'a> Lowering<'l, 'a> {
                 ((_, true), (true, _)) => (b, a),
                 _ => continue,
             };
+            self.planner.wait_for_kinds([inner, outer].iter().any(|e| e.any(|e| matches!(e, Expr::Param(_)))));
             if let Some(kind) = derived::equal_kind(inner, outer, &self.planner.param_kinds) {
                 let (inner, outer) = ((**inner).clone(), (**outer).clone());
                 keys.push(HashKey { outer, inner, kind, collation: *collation });

@@ -214,9 +214,9 @@ pub struct Planner<'a> {
     pub common: RefCell<Vec<derived::Common>>,
     /// Of the next block only whether it has rows is asked.
     pub shapeless: Cell<bool>,
-    /// Parameters or variables decide the types of a block's columns.
+    /// Parameters or variables decide the types of a block's columns, or what can be looked up by keys.
     pub typed: Cell<bool>,
-    /// Literals decide whether an index on an expression can be used.
+    /// Literals decide whether an index can be used.
     pub waits_for_literals: Cell<bool>,
     pub views: view::Views,
     /// Privileges that what was planned so far needs.
@@ -384,9 +384,15 @@ impl<'a> Planner<'a> {
     }
     /// The path to rows of a table; see [`access::choose`].
     fn choose(&self, table: &Table, condition: Option<Expr>, order: &[u16]) -> access::Access {
-        let access = access::choose(table, condition, order);
+        let access = access::choose(table, condition, order, &self.param_kinds);
         self.wait_for_literals(access.waits_for_literals);
+        self.wait_for_kinds(access.waits_for_kinds);
         access
+    }
+    /// A plan is good for parameters of some kinds only.
+    fn wait_for_kinds(&self, waits: bool) {
+        self.wait_for_literals(waits);
+        self.typed.set(self.typed.get() || waits);
     }
     fn wait_for_literals(&self, waits: bool) {
         self.waits_for_literals.set(self.waits_for_literals.get() || waits);
@@ -424,7 +430,7 @@ impl Planner<'_> {
         let views = self.views.used.take().iter().map(|view| view.table.clone()).collect();
         let needs = Needs::new(self.needs.take(), plan.locks());
         let functions = self.functions.take();
-        *plan.names_mut() = Names { views, functions, needs };
+        *plan.names_mut() = Names { views, functions, needs, is_typed: self.typed.get() };
         Ok(plan)
     }
 

@@ -242,7 +242,7 @@ impl Planner<'_> {
         // Another session's variable may be of another type.
         let arguments = builder.aggregates.iter().filter_map(|a| a.argument.as_ref());
         let typed = keys.iter().chain(&order).map(|k: &OrderKey| &k.expr).chain(arguments).chain(&having);
-        if self.from_digest && typed.into_iter().any(|e| e.has_user_variable() || kind_needs_params(e)) {
+        if self.from_digest && typed.into_iter().any(|e| e.has_user_variable() || e.kind_needs_params()) {
             return Err(Unplanned::Structural);
         }
         let distinct = match &select.distinct {
@@ -362,12 +362,6 @@ fn group_by(by: &GroupByExpr) -> Result<(Vec<&ast::Expr>, bool), Unplanned> {
         (list, [ast::GroupByWithModifier::Rollup]) => Ok((list.iter().collect(), true)),
         _ => Err(errors::syntax("WITH").into()),
     }
-}
-
-/// Whether the kind of an expression is another one with other literals in it, so that a plan for all literals cannot say it.
-fn kind_needs_params(e: &Expr) -> bool {
-    const MORE_THAN_ALL: usize = 1024;
-    e.has_param() && e.kind(&[]) != e.kind(&[Kind::Int; MORE_THAN_ALL])
 }
 
 pub fn order_key(expr: Expr, descending: bool, params: &[Kind]) -> OrderKey {

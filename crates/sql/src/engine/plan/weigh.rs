@@ -130,7 +130,10 @@ impl Lowering<'_, '_> {
                         }
                     });
                     let leads = c.slot == first + column && needs & 1 << at == 0;
-                    if leads && access::fits(c.ty, *collation) && access::is_key(c.ty, &value) {
+                    if leads
+                        && access::fits(c.ty, *collation)
+                        && access::is_key(c.ty, &value, &self.planner.param_kinds)
+                    {
                         part.push((needs, (needs != 0).then_some(number)));
                     }
                 }
