@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 use super::{errors::Result, expr::Env};
 
 /// What is sorted in one turn, in items.
-const RUN: usize = 1024;
+const RUN: usize = 512;
 
 /// Sorts a list that may be long: runs of [`RUN`], which are merged. Equal items may change places. Takes the list's memory a second time meanwhile.
 ///

@@ -329,6 +329,7 @@ async fn plain(cluster: Cluster<'_>, session: &mut Session, s: &mut Scratch, tab
         session.env.may_go_on()?;
         s.ops.clear();
         for i in first..count.min(first + INSERT_BATCH) {
+            session.env.breathe(1).await?;
             let image = s.images.get(i).unwrap_or(&[]);
             s.key.clear();
             key::encode_from_row(schema, &schema.primary_key, image, &mut s.key)?;

@@ -23,8 +23,8 @@ use crate::{
     wire::SqlError,
 };
 
-/// Rows, or pairs of rows, after which others of the thread have their turn: a tenth of a millisecond and more.
-const BREATH_ROWS: usize = 1024;
+/// Rows, or pairs of rows, after which others of the thread have their turn: about a tenth of a millisecond.
+const BREATH_ROWS: usize = 256;
 
 /// Part of a session that expressions read.
 #[derive(Debug)]
