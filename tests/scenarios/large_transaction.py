@@ -21,6 +21,8 @@ SEED_ROWS = 1000
 SMALL_SECONDS = 0.005
 # No operation beside it may ever take so long, however busy the machine: a worker that is held shows as this.
 STALL_SECONDS = 2.0
+# FULL only: a SQL node that makes a million rows in one turn of its thread holds a small operation for 0.2 s and more.
+TURN_SECONDS = 0.1
 
 
 class Small:
@@ -127,7 +129,8 @@ def timed(t, what, small, native, action):
     t.say(f"{what}: {seconds:.1f} s; beside it {len(small.times)} small operations, p99 "
           f"{small.percentile(0.99) * 1000:.1f} ms, longest {worst * 1000:.0f} ms ({statement}); native: {text or 'no whole run'}")
     check(not small.errors and not native.errors, f"{what}: {small.errors} {native.errors}")
-    check(worst < STALL_SECONDS, f"{what}: an operation beside it took {worst:.2f} s")
+    most = TURN_SECONDS if FULL else STALL_SECONDS
+    check(worst < most, f"{what}: an operation beside it took {worst:.2f} s: {statement}")
     return max(small.percentile(0.99), p99)
 
 

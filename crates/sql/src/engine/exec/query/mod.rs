@@ -57,6 +57,7 @@ use pipeline::{Consumer, Pipeline};
 pub const QUERY_BYTES_MAX: usize = 256 << 20;
 /// Joined rows of a statement that is tried without a snapshot, in bytes.
 const TRIED_BYTES_MAX: usize = 256 << 10;
+
 /// One statement under way.
 pub struct Run<'r> {
     pub cluster: Cluster<'r>,
