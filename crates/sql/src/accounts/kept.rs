@@ -55,6 +55,10 @@ pub fn encode(account: &Account) -> Vec<u8> {
     lines.extend(databases.map(|(name, p)| format!("database\t{}\t{}", p.0, escaped(name))));
     let tables = account.tables.iter();
     lines.extend(tables.map(|((d, t), p)| format!("table\t{}\t{}\t{}", p.0, escaped(d), escaped(t))));
+    for ((database, table), columns) in &account.columns {
+        let on = |name: &str| format!("{}\t{}\t{}", escaped(database), escaped(table), escaped(name));
+        lines.extend(columns.iter().map(|(name, p)| format!("column\t{}\t{}", p.0, on(name))));
+    }
     let routines = account.routines.iter();
     lines.extend(routines.map(|((kind, d, name), p)| {
         format!("{}\t{}\t{}\t{}", kind.name().to_lowercase(), p.0, escaped(d), escaped(name))
@@ -99,6 +103,10 @@ fn decoded(name: AccountName, bytes: &[u8]) -> Option<Account> {
             ["table", bits, database, table] => {
                 account.tables.insert((plain(database), plain(table)), Privileges(bits.parse().ok()?));
             }
+            ["column", bits, database, table, column] => {
+                let columns = account.columns.entry((plain(database), plain(table))).or_default();
+                columns.give(&plain(column), Privileges(bits.parse().ok()?));
+            }
             [kind @ ("procedure" | "function"), bits, database, name] => {
                 let kind = RoutineKind::ALL.into_iter().find(|known| known.name().eq_ignore_ascii_case(kind))?;
                 account.routines.insert((kind, plain(database), plain(name)), Privileges(bits.parse().ok()?));
@@ -139,6 +147,9 @@ mod tests {
             account.roles.insert(AccountName::new("r\n", "h"), number == 0);
             account.default_roles.insert(AccountName::new("r\n", "h"));
             account.tables.insert(("d\t".into(), "t\\".into()), Privileges::GRANT_OPTION);
+            let columns = account.columns.entry(("d\t".into(), "t\\".into())).or_default();
+            columns.give("c\n", Privileges::SELECT);
+            columns.give("e", Privileges::UPDATE.union(Privileges::INSERT));
             account.routines.insert((RoutineKind::Procedure, "d\t".into(), "p\n".into()), Privileges::EXECUTE);
             account.routines.insert((RoutineKind::Function, "d\t".into(), "p\n".into()), Privileges::EXECUTE);
             assert_eq!(decode(name.clone(), &encode(&account)), account);

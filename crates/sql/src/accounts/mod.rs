@@ -3,8 +3,9 @@
 //! An [`Account`] is a value; all accounts of one moment are a [`Directory`], which never changes. The engine keeps the accounts in a table of the cluster and makes a new directory
 //! whenever that has another version ([`crate::engine`], `account_store`); the front end and all sessions of the process share the newest ([`crate::server::Accounts`]).
 //!
-//! [`password`] has the hashes, [`host`] says which account a login means, [`privilege`] names privileges.
+//! [`password`] has the hashes, [`host`] says which account a login means, [`privilege`] names privileges, [`columns`] are those on columns.
 
+pub mod columns;
 pub mod host;
 pub mod kept;
 pub mod password;
@@ -16,6 +17,7 @@ use std::{
 };
 
 use crate::wire::auth::{AuthPlugin, PasswordDigest};
+pub use columns::Columns;
 pub use privilege::Privileges;
 
 /// Longest names in characters, as in MySQL.
@@ -118,6 +120,8 @@ pub struct Account {
     /// By patterns of database names.
     pub databases: BTreeMap<String, Privileges>,
     pub tables: BTreeMap<(String, String), Privileges>,
+    /// Of tables with a privilege on some column.
+    pub columns: BTreeMap<(String, String), Columns>,
     /// Routines by kind, database and lower case name.
     pub routines: BTreeMap<(RoutineKind, String, String), Privileges>,
     /// The roles that it was granted; true: WITH ADMIN OPTION.
@@ -149,6 +153,7 @@ impl Account {
             global: Privileges::NONE,
             databases: BTreeMap::new(),
             tables: BTreeMap::new(),
+            columns: BTreeMap::new(),
             routines: BTreeMap::new(),
             roles: BTreeMap::new(),
             default_roles: BTreeSet::new(),
@@ -177,6 +182,10 @@ impl Account {
         for (name, privileges) in &other.tables {
             let own = self.tables.entry(name.clone()).or_default();
             *own = own.union(*privileges);
+        }
+        for (table, columns) in &other.columns {
+            let own = self.columns.entry(table.clone()).or_default();
+            columns.iter().for_each(|(name, privileges)| own.give(name, privileges));
         }
         for (name, privileges) in &other.routines {
             let own = self.routines.entry(name.clone()).or_default();
@@ -232,18 +241,39 @@ impl Account {
         self.tables.get(&(database.to_owned(), table.to_owned())).copied().unwrap_or(Privileges::NONE)
     }
 
+    /// The columns of a table with privileges of their own.
+    pub fn columns_of(&self, database: &str, table: &str) -> Option<&Columns> {
+        if self.columns.is_empty() {
+            return None;
+        }
+        self.columns.get(&(database.to_owned(), table.to_owned()))
+    }
+
+    /// What it may do with some column of a table.
+    pub fn on_some_column(&self, database: &str, table: &str) -> Privileges {
+        let own = self.columns_of(database, table).map_or(Privileges::NONE, Columns::any);
+        self.on_table(database, table).union(own)
+    }
+
+    /// What it may do with one column.
+    pub fn on_column(&self, database: &str, table: &str, column: &str) -> Privileges {
+        let own = self.columns_of(database, table).map_or(Privileges::NONE, |columns| columns.of(column));
+        self.on_table(database, table).union(own)
+    }
+
     /// The database exists for it.
     pub fn sees_database(&self, database: &str) -> bool {
         let some = Privileges::ON_DATABASE.union(Privileges::GRANT_OPTION);
         self.on_database(database).intersects(some)
             || self.global.contains(Privileges::SHOW_DATABASES)
             || self.tables.iter().any(|((d, _), p)| d == database && *p != Privileges::NONE)
+            || self.columns.keys().any(|(d, _)| d == database)
             || self.routines.iter().any(|((_, d, _), p)| d == database && *p != Privileges::NONE)
     }
 
     /// The table exists for it.
     pub fn sees_table(&self, database: &str, table: &str) -> bool {
-        self.on_table(database, table).intersects(Privileges::ON_TABLE.union(Privileges::GRANT_OPTION))
+        self.on_some_column(database, table).intersects(Privileges::ON_TABLE.union(Privileges::GRANT_OPTION))
     }
 }
 
@@ -345,6 +375,29 @@ mod tests {
         assert_eq!(rights(Active::All), (both.union(Privileges::PROCESS), Privileges::PROCESS));
         assert_eq!(rights(Active::AllBut(vec![name("b")])), (both, Privileges::NONE));
         assert_eq!(rights(Active::These(vec![name("b"), name("c")])), (Privileges::PROCESS, Privileges::PROCESS));
+    }
+
+    #[test]
+    fn columns_have_privileges_of_their_own() {
+        let mut a = account("u", "%");
+        a.tables.insert(("d".into(), "t".into()), Privileges::DELETE);
+        let columns = a.columns.entry(("d".into(), "t".into())).or_default();
+        columns.give("B", Privileges::SELECT);
+        columns.give("b", Privileges::UPDATE);
+        columns.give("a", Privileges::SELECT);
+        let both = Privileges::SELECT.union(Privileges::UPDATE);
+        assert_eq!(columns.iter().collect::<Vec<_>>(), [("B", both), ("a", Privileges::SELECT)]);
+        assert_eq!(a.on_column("d", "t", "b"), both.union(Privileges::DELETE));
+        assert_eq!(a.on_column("d", "t", "c"), Privileges::DELETE);
+        assert_eq!(a.on_table("d", "t"), Privileges::DELETE);
+        assert_eq!(a.on_some_column("d", "t"), both.union(Privileges::DELETE));
+        a.tables.clear();
+        assert!(a.sees_database("d") && a.sees_table("d", "t") && !a.sees_table("d", "u"));
+        let columns = a.columns.get_mut(&("d".into(), "t".into())).unwrap();
+        columns.take("b", Privileges::SELECT);
+        assert_eq!(columns.of("b"), Privileges::UPDATE);
+        columns.take_from_all(both);
+        assert!(columns.is_empty());
     }
 
     #[test]

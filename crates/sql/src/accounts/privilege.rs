@@ -100,6 +100,8 @@ impl Privileges {
     );
     pub const ON_TABLE: Privileges = Privileges(0b11_1111 | 1 << 10 | 1 << 11 | 1 << 12 | 0b11 << 20 | 1 << 26);
 
+    pub const ON_COLUMN: Privileges = Privileges(0b111 | 1 << 10);
+
     pub const ON_ROUTINE: Privileges = Privileges(1 << 17 | 1 << 23);
 
     pub const fn union(self, other: Privileges) -> Privileges {
@@ -107,6 +109,9 @@ impl Privileges {
     }
     pub const fn without(self, other: Privileges) -> Privileges {
         Privileges(self.0 & !other.0)
+    }
+    pub const fn intersection(self, other: Privileges) -> Privileges {
+        Privileges(self.0 & other.0)
     }
     #[inline]
     pub const fn contains(self, other: Privileges) -> bool {
@@ -152,6 +157,7 @@ mod tests {
             Privileges::ON_DATABASE.without(Privileges::ON_TABLE).names().join(","),
             "CREATE TEMPORARY TABLES,LOCK TABLES,EXECUTE,CREATE ROUTINE,ALTER ROUTINE,EVENT"
         );
+        assert_eq!(Privileges::ON_COLUMN.names().join(","), "SELECT,INSERT,UPDATE,REFERENCES");
         assert!(!Privileges::GLOBAL.contains(Privileges::GRANT_OPTION));
         assert_eq!(Privileges::named("show databases"), Some(Privileges::SHOW_DATABASES));
         assert_eq!(Privileges::named("nonesuch"), None);

@@ -1,11 +1,11 @@
 //! Account statements carried out, and what SHOW says of accounts.
 
-use std::rc::Rc;
+use std::{collections::BTreeSet, rc::Rc};
 
 use super::{
-    account_parse::{Clause, Identified, Level, Named, Options, wrong_hash},
+    account_parse::{Clause, Identified, Level, Named, Options, What, wrong_hash},
     account_store::Book,
-    authorize::{Identity, database_denied, listed, privilege_missing, table_denied},
+    authorize::{Identity, column_denied, database_denied, listed, privilege_missing, table_denied},
     catalog::{Catalog, Table},
     dispatch::SqlEngine,
     errors::{self, Result},
@@ -16,7 +16,7 @@ use super::{
     trigger,
 };
 use crate::{
-    accounts::{Account, AccountName, Active, Auth, Privileges, Secret, password},
+    accounts::{Account, AccountName, Active, Auth, Columns, Privileges, Secret, password},
     server::Output,
     wire::{SqlError, auth::AuthPlugin},
 };
@@ -144,7 +144,8 @@ impl SqlEngine {
         }
         let level = Place::Routine(key);
         let users = vec![me.account.name.clone()];
-        let grant = Resolved::Grant { privileges: Privileges::ON_ROUTINE, level, users };
+        let what = What { privileges: Privileges::ON_ROUTINE, columns: Vec::new() };
+        let grant = Resolved::Grant { what, level, users };
         store.change(|book| grant.carry_out(book, &|name| store.accounts.is_given(name))).await.map(|_| ())
     }
 
@@ -183,11 +184,16 @@ impl SqlEngine {
         let me = self.identity(session).await?;
         let (Some(me), Some(store)) = (me, &self.store) else { return Err(errors::not_supported("accounts")) };
         check_may_change(session, &me, &clause)?;
-        if let Clause::Grant { level: Level::Table(name), privileges, .. } = &clause
-            && !privileges.contains(Privileges::CREATE)
+        if let Clause::Grant { level: Level::Table(name), what, .. } = &clause
+            && !(what.privileges.contains(Privileges::CREATE) && what.columns.is_empty())
         {
             let database = name.0.clone().or_else(|| session.env.database.clone()).ok_or_else(errors::no_database)?;
-            self.catalog_with(&database, &name.1).await?.columns_of(&database, &name.1)?;
+            let catalog = self.catalog_with(&database, &name.1).await?;
+            let schema = &catalog.columns_of(&database, &name.1)?.schema;
+            let is_there = |column: &str| !column.starts_with('#') && schema.column_no(column).is_some();
+            if let Some((column, _)) = what.columns.iter().find(|(column, _)| !is_there(column)) {
+                return Err(errors::unknown_column(column, &name.1));
+            }
         }
         if let Clause::Grant { level: Level::Routine(kind, name), .. } = &clause {
             self.routine_named(session, *kind, name).await?;
@@ -303,8 +309,8 @@ fn check_may_change(session: &Session, me: &Identity, clause: &Clause) -> Result
         return Err(privilege_missing("SYSTEM_USER"));
     }
     match clause {
-        Clause::Grant { privileges, level, .. } | Clause::Revoke { privileges, level, .. } => {
-            check_may_give(session, me, *privileges, level)
+        Clause::Grant { what, level, .. } | Clause::Revoke { what, level, .. } => {
+            check_may_give(session, me, what, level)
         }
         Clause::CreateRole { .. } if global.intersects(Privileges::CREATE_ROLE.union(Privileges::CREATE_USER)) => {
             Ok(())
@@ -338,9 +344,9 @@ fn is_above(me: &Identity, name: &AccountName) -> bool {
 }
 
 /// # Errors
-/// 1044, 1045, 1142: the session's account has not all of it there, or may not give it on.
-fn check_may_give(session: &Session, me: &Identity, privileges: Privileges, level: &Level) -> Result<()> {
-    let needed = privileges.union(Privileges::GRANT_OPTION);
+/// 1044, 1045, 1142, 1143: the session's account has not all of it there, or may not give it on.
+fn check_may_give(session: &Session, me: &Identity, what: &What, level: &Level) -> Result<()> {
+    let needed = what.privileges.union(Privileges::GRANT_OPTION);
     let own = session.env.database.as_deref();
     match level {
         Level::Global if !me.rights.global.contains(needed) => {
@@ -356,9 +362,17 @@ fn check_may_give(session: &Session, me: &Identity, privileges: Privileges, leve
         }
         Level::Table((database, table)) => {
             let database = database.as_deref().or(own).ok_or_else(errors::no_database)?;
-            match needed.without(me.rights.on_table(database, table)) {
-                Privileges::NONE => Ok(()),
-                missing => Err(table_denied(&session.env, &listed(missing), table)),
+            let some = me.rights.on_some_column(database, table);
+            let of_columns = what.columns.iter().fold(Privileges::NONE, |all, (_, p)| all.union(*p));
+            let missing = needed.without(me.rights.on_table(database, table)).union(of_columns.without(some));
+            if missing != Privileges::NONE {
+                return Err(table_denied(&session.env, &listed(missing), table));
+            }
+            let missing =
+                |(column, p): &&(String, Privileges)| !me.rights.on_column(database, table, column).contains(*p);
+            match what.columns.iter().find(missing) {
+                Some((column, p)) => Err(column_denied(&session.env, &listed(*p), column, table)),
+                None => Ok(()),
             }
         }
         Level::Routine(kind, (database, name)) => {
@@ -406,8 +420,8 @@ enum Resolved {
     Alter { users: Vec<(AccountName, Option<Identified>)>, if_exists: bool, options: Options, own: bool },
     Drop { users: Vec<AccountName>, if_exists: bool },
     Rename(Vec<(AccountName, AccountName)>),
-    Grant { privileges: Privileges, level: Place, users: Vec<AccountName> },
-    Revoke { privileges: Privileges, level: Place, users: Vec<AccountName>, if_exists: bool, ignores_unknown: bool },
+    Grant { what: What, level: Place, users: Vec<AccountName> },
+    Revoke { what: What, level: Place, users: Vec<AccountName>, if_exists: bool, ignores_unknown: bool },
     RevokeAll(Vec<AccountName>),
     CreateRole { roles: Vec<AccountName>, if_not_exists: bool },
     DropRole { roles: Vec<AccountName>, if_exists: bool },
@@ -455,12 +469,10 @@ impl Resolved {
             }
             Clause::DropUser { users, if_exists } => Resolved::Drop { users: all(users), if_exists },
             Clause::RenameUser(list) => Resolved::Rename(list.into_iter().map(|(a, b)| (name(a), name(b))).collect()),
-            Clause::Grant { privileges, level, users } => {
-                Resolved::Grant { privileges, level: place(level)?, users: all(users) }
-            }
-            Clause::Revoke { privileges, level, users, if_exists, ignores_unknown } => {
+            Clause::Grant { what, level, users } => Resolved::Grant { what, level: place(level)?, users: all(users) },
+            Clause::Revoke { what, level, users, if_exists, ignores_unknown } => {
                 let (level, users) = (place(level)?, all(users));
-                Resolved::Revoke { privileges, level, users, if_exists, ignores_unknown }
+                Resolved::Revoke { what, level, users, if_exists, ignores_unknown }
             }
             Clause::RevokeAll(users) => Resolved::RevokeAll(all(users)),
             Clause::CreateRole { roles, if_not_exists } => Resolved::CreateRole { roles, if_not_exists },
@@ -544,17 +556,21 @@ impl Resolved {
                     }
                 }
             }
-            Resolved::Grant { privileges, level, users } => {
+            Resolved::Grant { what, level, users } => {
                 for name in users {
                     let account = book.get_mut(name).ok_or_else(|| {
                         SqlError::new(1410, b"42000", "You are not allowed to create a user with GRANT")
                     })?;
-                    level.change(account, |had| had.union(*privileges));
+                    level.change(account, |had| had.union(what.privileges));
+                    if let (Place::Table(database, table), false) = (level, what.columns.is_empty()) {
+                        let columns = account.columns.entry((database.clone(), table.clone())).or_default();
+                        what.columns.iter().for_each(|(name, privileges)| columns.give(name, *privileges));
+                    }
                 }
             }
-            Resolved::Revoke { privileges, level, users, if_exists, ignores_unknown } => {
+            Resolved::Revoke { what, level, users, if_exists, ignores_unknown } => {
                 for name in users {
-                    let done = level.revoke(book, name, *privileges);
+                    let done = level.revoke(book, name, what);
                     match done {
                         Err(_) if *ignores_unknown && !book.contains_key(name) => {
                             notes.push(("Warning", 3162, is_there(name, false).2));
@@ -573,6 +589,7 @@ impl Resolved {
                     account.global = Privileges::NONE;
                     account.databases.clear();
                     account.tables.clear();
+                    account.columns.clear();
                     account.routines.clear();
                 }
             }
@@ -669,21 +686,56 @@ impl Place {
         }
     }
 
-    fn revoke(&self, book: &mut Book, name: &AccountName, privileges: Privileges) -> Result<()> {
+    fn revoke(&self, book: &mut Book, name: &AccountName, what: &What) -> Result<()> {
         let account = book.get_mut(name).ok_or_else(|| no_grant(name))?;
         match self {
             Place::Database(database) if !account.databases.contains_key(database) => return Err(no_grant(name)),
-            Place::Table(database, table) if !account.tables.contains_key(&(database.clone(), table.clone())) => {
-                return Err(no_table_grant(name, table));
-            }
+            Place::Table(database, table) => revoke_from_columns(account, (database, table), what)?,
             Place::Routine(key) if !account.routines.contains_key(key) => {
                 return Err(failures::no_grant(&name.user, &name.host, &key.2));
             }
             _ => {}
         }
-        self.change(account, |had| had.without(privileges));
+        self.change(account, |had| had.without(what.privileges));
         Ok(())
     }
+}
+
+/// What is taken from a table is taken from its columns.
+///
+/// # Errors
+/// 1147: nothing is granted there, or not what is named of a column.
+fn revoke_from_columns(account: &mut Account, (database, table): (&str, &str), what: &What) -> Result<()> {
+    let key = (database.to_owned(), table.to_owned());
+    let has_columns = account.columns.get(&key);
+    let has = |(name, p): &(String, Privileges)| has_columns.is_some_and(|columns| columns.of(name).contains(*p));
+    if has_columns.is_none() && !account.tables.contains_key(&key) || !what.columns.iter().all(has) {
+        return Err(no_table_grant(&account.name, table));
+    }
+    if let Some(columns) = account.columns.get_mut(&key) {
+        columns.take_from_all(what.privileges);
+        what.columns.iter().for_each(|(name, privileges)| columns.take(name, *privileges));
+        if columns.is_empty() {
+            account.columns.remove(&key);
+        }
+    }
+    Ok(())
+}
+
+/// Privileges on a table and on its columns: `SELECT, INSERT (a, b)`.
+fn with_columns(on_table: Privileges, columns: &Columns) -> String {
+    let mut parts = Vec::new();
+    for name in on_table.union(columns.any()).names() {
+        let privilege = Privileges::named(name).unwrap_or_default();
+        if on_table.contains(privilege) {
+            parts.push(name.to_owned());
+        }
+        let listed: Vec<String> = columns.with(privilege).map(|c| format!("`{}`", c.replace('`', "``"))).collect();
+        if !listed.is_empty() {
+            parts.push(format!("{name} ({})", listed.join(", ")));
+        }
+    }
+    parts.join(", ")
 }
 
 /// The lines of SHOW GRANTS.
@@ -712,9 +764,17 @@ fn grants_of(account: &Account) -> Vec<String> {
         let named = account.roles.iter().filter(move |(_, a)| **a == admin).map(|(role, _)| role.in_backticks());
         named.collect::<Vec<_>>().join(",")
     };
-    let tables = account.tables.iter();
-    lines.extend(tables.map(|((database, table), p)| {
-        line(*p, Some(Privileges::ON_TABLE), &format!("{}.{}", quote(database), quote(table)))
+    let tables: BTreeSet<&(String, String)> = account.tables.keys().chain(account.columns.keys()).collect();
+    lines.extend(tables.into_iter().map(|key| {
+        let p = account.tables.get(key).copied().unwrap_or_default();
+        let on = format!("{}.{}", quote(&key.0), quote(&key.1));
+        match account.columns.get(key) {
+            None => line(p, Some(Privileges::ON_TABLE), &on),
+            Some(columns) => {
+                let option = if p.contains(Privileges::GRANT_OPTION) { " WITH GRANT OPTION" } else { "" };
+                format!("GRANT {} ON {on} TO {to}{option}", with_columns(p, columns))
+            }
+        }
     }));
     // As MySQL sorts them: by their quoted names.
     let named = |(kind, database, name): &Key| format!("{} {}.{}", kind.name(), quote(database), quote(name));
@@ -798,9 +858,10 @@ mod tests {
         let mut one = book(&["u"]);
         let mut run = |resolved: Resolved| resolved.carry_out(&mut one, &nobody).map_err(|e| e.errno);
         let place = || Place::Database("d".into());
-        let grant = |privileges, level| Resolved::Grant { privileges, level, users: names(&["u"]) };
+        let what = |privileges| What { privileges, columns: Vec::new() };
+        let grant = |privileges, level| Resolved::Grant { what: what(privileges), level, users: names(&["u"]) };
         let revoke = |privileges, level, user: &str, if_exists| Resolved::Revoke {
-            privileges,
+            what: what(privileges),
             level,
             users: names(&[user]),
             if_exists,

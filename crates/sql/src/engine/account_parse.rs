@@ -49,6 +49,15 @@ pub enum Level {
     Routine(RoutineKind, Name),
 }
 
+/// What is granted or revoked.
+#[derive(Clone, Default, PartialEq, Debug)]
+pub struct What {
+    /// Without what the level cannot have; ALL is what the level can have.
+    pub privileges: Privileges,
+    /// Privileges on columns of a table, as they are named.
+    pub columns: Vec<(String, Privileges)>,
+}
+
 #[derive(Clone, PartialEq, Debug)]
 pub enum Clause {
     CreateUser {
@@ -70,14 +79,13 @@ pub enum Clause {
         user: Named,
         password: String,
     },
-    /// `privileges` without what the level cannot have; ALL is what the level can have.
     Grant {
-        privileges: Privileges,
+        what: What,
         level: Level,
         users: Vec<Named>,
     },
     Revoke {
-        privileges: Privileges,
+        what: What,
         level: Level,
         users: Vec<Named>,
         /// IF EXISTS: what is not granted is a warning.
@@ -450,8 +458,9 @@ fn names_roles(t: &Tokens) -> bool {
 }
 
 /// What stands before ON, and the level behind it.
-fn privileges_on(t: &mut Tokens) -> Result<(Privileges, Level)> {
+fn privileges_on(t: &mut Tokens) -> Result<(What, Level)> {
     let (mut named, mut all) = (Privileges::NONE, false);
+    let mut columns = Vec::new();
     loop {
         let mut words = Vec::new();
         while let Some(Token::Word(word)) = t.peek() {
@@ -462,7 +471,13 @@ fn privileges_on(t: &mut Tokens) -> Result<(Privileges, Level)> {
             t.skip();
         }
         if t.peek_symbol('(') {
-            return Err(errors::not_supported("privileges on columns"));
+            let privilege = Privileges::named(&words.join(" ")).filter(|p| Privileges::ON_COLUMN.contains(*p));
+            let privilege = privilege.ok_or_else(|| t.error())?;
+            columns.extend(column_list(t)?.into_iter().map(|column| (column, privilege)));
+            if t.symbol(',') {
+                continue;
+            }
+            break;
         }
         match words.join(" ").as_str() {
             "ALL" | "ALL PRIVILEGES" => all = true,
@@ -484,7 +499,26 @@ fn privileges_on(t: &mut Tokens) -> Result<(Privileges, Level)> {
     }
     t.expect("on")?;
     let level = level(t)?;
-    Ok((at_level(&level, named, all)?, level))
+    if !columns.is_empty() && !matches!(level, Level::Table(_)) {
+        return Err(illegal_grant());
+    }
+    Ok((What { privileges: at_level(&level, named, all)?, columns }, level))
+}
+
+/// `(column, ...)`.
+fn column_list(t: &mut Tokens) -> Result<Vec<String>> {
+    t.expect_symbol('(')?;
+    let mut list = vec![t.identifier()?];
+    while t.symbol(',') {
+        list.push(t.identifier()?);
+    }
+    t.expect_symbol(')')?;
+    Ok(list)
+}
+
+fn illegal_grant() -> SqlError {
+    let text = "Illegal GRANT/REVOKE command; please consult the manual to see which privileges can be used";
+    SqlError::new(1144, b"42000", text)
 }
 
 fn level(t: &mut Tokens) -> Result<Level> {
@@ -530,10 +564,7 @@ fn at_level(level: &Level, named: Privileges, all: bool) -> Result<Privileges> {
         return Err(SqlError::new(3619, b"HY000", text));
     }
     match level {
-        Level::Table(_) | Level::Routine(..) => {
-            let text = "Illegal GRANT/REVOKE command; please consult the manual to see which privileges can be used";
-            Err(SqlError::new(1144, b"42000", text))
-        }
+        Level::Table(_) | Level::Routine(..) => Err(illegal_grant()),
         _ => Err(errors::wrong_usage("DB GRANT", "GLOBAL PRIVILEGES")),
     }
 }
@@ -551,18 +582,18 @@ fn grant(t: &mut Tokens) -> Result<Clause> {
         }
         return Ok(Clause::GrantRoles { roles, users, with_admin });
     }
-    let (mut privileges, level) = privileges_on(t)?;
+    let (mut what, level) = privileges_on(t)?;
     t.expect("to")?;
     let users = users(t, false)?.into_iter().map(|(name, _)| name).collect();
     if t.word("with") {
         t.expect("grant")?;
         t.expect("option")?;
-        privileges = privileges.union(Privileges::GRANT_OPTION);
+        what.privileges = what.privileges.union(Privileges::GRANT_OPTION);
     }
     if t.peek_word("as") {
         return Err(errors::not_supported("GRANT ... AS"));
     }
-    Ok(Clause::Grant { privileges, level, users })
+    Ok(Clause::Grant { what, level, users })
 }
 
 /// Behind REVOKE.
@@ -585,11 +616,11 @@ fn revoke(t: &mut Tokens) -> Result<Clause> {
         let ignores_unknown = ignore_unknown(t)?;
         return Ok(Clause::RevokeRoles { roles, users, if_exists, ignores_unknown });
     }
-    let (privileges, level) = privileges_on(t)?;
+    let (what, level) = privileges_on(t)?;
     t.expect("from")?;
     let users = names(t)?;
     let ignores_unknown = ignore_unknown(t)?;
-    Ok(Clause::Revoke { privileges, level, users, if_exists, ignores_unknown })
+    Ok(Clause::Revoke { what, level, users, if_exists, ignores_unknown })
 }
 
 fn ignore_unknown(t: &mut Tokens) -> Result<bool> {
@@ -676,7 +707,6 @@ mod tests {
             "CREATE USER u IDENTIFIED BY RANDOM PASSWORD",
             "CREATE USER u COMMENT 'x'",
             "ALTER USER u IDENTIFIED BY 'x' RETAIN CURRENT PASSWORD",
-            "GRANT SELECT (a) ON t TO u",
             "GRANT BACKUP_ADMIN ON *.* TO u",
         ] {
             assert_eq!(parsed(text).map_err(|e| e.errno), Err(1235), "{text}");
@@ -715,7 +745,7 @@ mod tests {
     #[test]
     fn grants_have_levels() {
         let grant = |text: &str| match clause(text) {
-            Clause::Grant { privileges, level, .. } => (privileges, level),
+            Clause::Grant { what, level, .. } => (what.privileges, level),
             other => panic!("{other:?}"),
         };
         assert_eq!(grant("GRANT ALL ON *.* TO u"), (Privileges::GLOBAL, Level::Global));
@@ -740,11 +770,25 @@ mod tests {
             clause("REVOKE ALL PRIVILEGES, GRANT OPTION FROM u, v"),
             Clause::RevokeAll(vec![name("u", "%"), name("v", "%")])
         );
-        let Clause::Revoke { privileges, if_exists, ignores_unknown, .. } =
+        let Clause::Revoke { what, if_exists, ignores_unknown, .. } =
             clause("REVOKE IF EXISTS ALL ON d.* FROM u IGNORE UNKNOWN USER")
         else {
             panic!()
         };
-        assert_eq!((privileges, if_exists, ignores_unknown), (Privileges::ON_DATABASE, true, true));
+        assert_eq!((what.privileges, if_exists, ignores_unknown), (Privileges::ON_DATABASE, true, true));
+    }
+
+    #[test]
+    fn grants_name_columns() {
+        let Clause::Grant { what, .. } = clause("GRANT SELECT (a, `b c`), DELETE, UPDATE(A) ON t TO u") else {
+            panic!()
+        };
+        assert_eq!(what.privileges, Privileges::DELETE);
+        let columns = [("a", Privileges::SELECT), ("b c", Privileges::SELECT), ("A", Privileges::UPDATE)];
+        assert_eq!(what.columns, columns.map(|(name, p)| (name.to_owned(), p)));
+        for text in ["GRANT DELETE (a) ON t TO u", "GRANT ALL (a) ON t TO u", "GRANT SELECT () ON t TO u"] {
+            assert_eq!(parsed(text).map_err(|e| e.errno), Err(1064), "{text}");
+        }
+        assert_eq!(parsed("GRANT SELECT (a) ON d.* TO u").map_err(|e| e.errno), Err(1144));
     }
 }

@@ -10,7 +10,7 @@
 
 use std::{cell::Cell, rc::Rc, sync::Arc};
 
-use apus_types::ErrorCode;
+use apus_types::{ErrorCode, TableSchema};
 
 use super::{
     catalog::{SYSTEM_DATABASE, Table},
@@ -36,11 +36,22 @@ pub struct Need {
     pub within: Option<Rc<View>>,
     /// The view in whose text it stands.
     pub view: Option<Rc<View>>,
-    /// For this column of the table alone.
-    pub column: Option<String>,
     pub database: String,
     pub table: String,
+    /// Needed on the table, or on some column of it.
     pub privileges: Privileges,
+    /// Any of these on some column is as good.
+    pub instead: Privileges,
+    pub columns: Vec<ColumnNeed>,
+}
+
+/// A privilege that a plan needs on one column.
+#[derive(Clone, PartialEq, Debug)]
+pub struct ColumnNeed {
+    pub name: String,
+    pub privileges: Privileges,
+    /// No column is named but all are meant: who lacks one is refused the table.
+    pub is_of_all: bool,
 }
 
 /// What a plan was made of, and what may be done by it.
@@ -143,7 +154,7 @@ pub fn table_denied(env: &Env, command: &str, table: &str) -> SqlError {
 }
 
 /// 1143: of a table for which there is another privilege.
-fn column_denied(env: &Env, command: &str, column: &str, table: &str) -> SqlError {
+pub fn column_denied(env: &Env, command: &str, column: &str, table: &str) -> SqlError {
     let (user, host) = (&env.user, &env.host);
     let text = format!("{command} command denied to user '{user}'@'{host}' for column '{column}' in table '{table}'");
     SqlError::new(1143, b"42000", text)
@@ -162,46 +173,76 @@ pub fn privilege_missing(names: &str) -> SqlError {
     SqlError::new(1227, b"42000", text)
 }
 
-fn check_need(env: &Env, me: &Identity, need: &Need, locks: bool) -> Result<()> {
-    if need.database == information_schema::DATABASE {
-        return Ok(());
-    }
-    let Some(view) = &need.within else {
-        let has = me.rights.on_table(&need.database, &need.table);
-        let missing = need.privileges.without(has);
-        if missing != Privileges::NONE {
-            if let Some(view) = &need.view {
-                return Err(errors::invalid_view(view.database(), view.name()));
-            }
-            if let Some(column) = &need.column
-                && has.intersects(Privileges::ON_TABLE)
-            {
-                return Err(column_denied(env, &listed(missing), column, &need.table));
-            }
-            return Err(table_denied(env, &listed(missing), &need.table));
-        }
-        let change = Privileges::UPDATE.union(Privileges::DELETE).union(Privileges::LOCK_TABLES);
-        if locks && !has.intersects(change) {
-            return Err(table_denied(env, "SELECT with locking clause", &need.table));
-        }
-        return Ok(());
-    };
+/// Who needs it: the account of the session, or the definer of a view.
+fn who(me: &Identity, need: &Need) -> Result<Arc<Account>> {
+    let Some(view) = &need.within else { return Ok(me.rights.clone()) };
     let (user, host) = &view.definition.definer;
     let Some(definer) = me.account_of(user, host) else {
         let text = format!("The user specified as a definer ('{user}'@'{host}') does not exist");
         return Err(SqlError::new(1449, b"HY000", text));
     };
-    let definer = me.directory.rights(definer, &definer.active(&Active::Default));
-    match definer.on_table(&need.database, &need.table).contains(need.privileges) {
-        true => Ok(()),
-        false => Err(errors::invalid_view(view.database(), view.name())),
+    Ok(me.directory.rights(definer, &definer.active(&Active::Default)))
+}
+
+/// What stands in a view is refused as the view.
+fn refused(need: &Need, otherwise: impl FnOnce() -> SqlError) -> SqlError {
+    match need.within.as_ref().or(need.view.as_ref()) {
+        Some(view) => errors::invalid_view(view.database(), view.name()),
+        None => otherwise(),
     }
+}
+
+fn check_table(env: &Env, me: &Identity, need: &Need, locks: bool) -> Result<()> {
+    if need.database == information_schema::DATABASE {
+        return Ok(());
+    }
+    let who = who(me, need)?;
+    let has = who.on_table(&need.database, &need.table);
+    let change = Privileges::UPDATE.union(Privileges::DELETE).union(Privileges::LOCK_TABLES);
+    let locks = locks && need.within.is_none();
+    if has.contains(need.privileges) && (!locks || has.intersects(change)) {
+        return Ok(());
+    }
+    let has = who.on_some_column(&need.database, &need.table);
+    let missing = need.privileges.without(has);
+    if missing != Privileges::NONE && !has.intersects(need.instead) {
+        return Err(refused(need, || table_denied(env, &listed(missing), &need.table)));
+    }
+    if locks && !has.intersects(change) {
+        return Err(table_denied(env, "SELECT with locking clause", &need.table));
+    }
+    Ok(())
+}
+
+fn check_columns(env: &Env, me: &Identity, need: &Need) -> Result<()> {
+    if need.columns.is_empty() || need.database == information_schema::DATABASE {
+        return Ok(());
+    }
+    let who = who(me, need)?;
+    let has = who.on_table(&need.database, &need.table);
+    for column in need.columns.iter().filter(|column| !has.contains(column.privileges)) {
+        let missing = column.privileges.without(who.on_column(&need.database, &need.table, &column.name));
+        if missing != Privileges::NONE {
+            let missing = listed(missing);
+            return Err(refused(need, || match column.is_of_all {
+                true => table_denied(env, &missing, &need.table),
+                false => column_denied(env, &missing, &column.name, &need.table),
+            }));
+        }
+    }
+    Ok(())
+}
+
+/// Tables before columns, as in MySQL.
+fn check_needs(env: &Env, me: &Identity, needs: &[Need], locks: bool) -> Result<()> {
+    needs.iter().try_for_each(|need| check_table(env, me, need, locks))?;
+    needs.iter().try_for_each(|need| check_columns(env, me, need))
 }
 
 /// What a statement that cannot be planned is refused by in the first place: what is wrong with it must not tell of tables that do not exist for the account.
 pub fn denied_before(env: &Env, needs: &[Need]) -> Option<SqlError> {
     let me = env.me.as_ref()?;
-    needs.iter().find_map(|need| check_need(env, me, need, false).err().filter(|e| e.errno == 1142))
+    check_needs(env, me, needs, false).err().filter(|e| matches!(e.errno, 1142 | 1143))
 }
 
 /// 1142 for a table that does not exist for the account, whether it is there or not.
@@ -217,6 +258,18 @@ pub fn unseen(env: &Env, database: &str, table: &str, text: &str) -> Option<SqlE
         _ => "SELECT".to_owned(),
     };
     Some(table_denied(env, &verb, table))
+}
+
+/// What the session's account may do with a column, as catalog tables list it: `select,insert`. `None`: the column does not exist for the account.
+pub fn shown_privileges(me: Option<&Identity>, schema: &TableSchema, column: &str) -> Option<String> {
+    let all = Privileges::ON_COLUMN;
+    let has = match me {
+        Some(me) if schema.database != information_schema::DATABASE => {
+            me.rights.on_column(&schema.database, &schema.name, column).intersection(all)
+        }
+        _ => all,
+    };
+    (has != Privileges::NONE).then(|| has.names().join(",").to_lowercase())
 }
 
 impl SqlEngine {
@@ -241,7 +294,7 @@ impl SqlEngine {
             return Ok(());
         }
         let Some(me) = self.identity(session).await? else { return Ok(()) };
-        needs.list.iter().try_for_each(|need| check_need(&session.env, &me, need, needs.locks))?;
+        check_needs(&session.env, &me, &needs.list, needs.locks)?;
         needs.granted.set((me.generation, me.number));
         Ok(())
     }
@@ -349,13 +402,36 @@ impl SqlEngine {
         needed: Privileges,
     ) -> Result<()> {
         let Some(me) = self.identity(session).await? else { return Ok(()) };
-        let (database, table) = (database.to_owned(), table.to_owned());
-        check_need(
-            &session.env,
-            &me,
-            &Need { within: None, view: None, column: None, database, table, privileges: needed },
-            false,
-        )
+        match needed.without(me.rights.on_table(database, table)) {
+            Privileges::NONE => Ok(()),
+            missing => Err(table_denied(&session.env, &listed(missing), table)),
+        }
+    }
+
+    /// # Errors
+    /// 1142 unless the account has these privileges on the table, or on some column of it.
+    pub(super) async fn require_on_columns(
+        &self,
+        session: &mut Session,
+        (database, table): (&str, &str),
+        needed: Privileges,
+    ) -> Result<()> {
+        let Some(me) = self.identity(session).await? else { return Ok(()) };
+        match needed.without(me.rights.on_some_column(database, table)) {
+            Privileges::NONE => Ok(()),
+            missing => Err(table_denied(&session.env, &listed(missing), table)),
+        }
+    }
+
+    /// # Errors
+    /// 1142 unless the account has some privilege on the whole table.
+    pub(super) async fn require_definition(&self, session: &mut Session, schema: &TableSchema) -> Result<()> {
+        let Some(me) = self.identity(session).await? else { return Ok(()) };
+        let has = me.rights.on_table(&schema.database, &schema.name);
+        match schema.database == information_schema::DATABASE || has != Privileges::NONE {
+            true => Ok(()),
+            false => Err(table_denied(&session.env, "SHOW", &schema.name)),
+        }
     }
 
     /// # Errors

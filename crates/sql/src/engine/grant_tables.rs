@@ -3,7 +3,11 @@
 //! They are virtual like those of INFORMATION_SCHEMA, are read by who has SELECT on them, and change by CREATE USER, GRANT and their kin alone. The database is in no list of
 //! databases, so that no dump holds the tables, which Apus would not load. A real database of this name, which a dump of MySQL may have brought, stands in front of them.
 
-use std::{collections::BTreeMap, rc::Rc, sync::OnceLock};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    rc::Rc,
+    sync::OnceLock,
+};
 
 use apus_types::{Column, ColumnType, TableSchema, collate::Collation, schema::DefaultValue};
 
@@ -14,7 +18,7 @@ use super::{
     information_schema::{Row, virtual_schema},
     labels, routine,
 };
-use crate::accounts::{Account, AccountName, Privileges};
+use crate::accounts::{Account, AccountName, Columns, Privileges};
 
 pub const DATABASE: &str = "mysql";
 
@@ -184,7 +188,8 @@ pub fn rows(name: &str, me: Option<&Identity>) -> Vec<Row> {
         "default_roles" => accounts().flat_map(default_role_rows).collect(),
         "global_grants" => accounts().flat_map(dynamic_rows).collect(),
         "procs_priv" => accounts().flat_map(routine_rows).collect(),
-        // There are no grants of columns or proxies.
+        "columns_priv" => accounts().flat_map(column_rows).collect(),
+        // There are no grants of proxies.
         _ => Vec::new(),
     }
 }
@@ -234,25 +239,42 @@ fn database_rows(a: &Account) -> Vec<Row> {
 }
 
 fn table_rows(a: &Account) -> Vec<Row> {
-    let one = |((database, table), held): (&(String, String), &Privileges)| {
-        let [host, user] = host_and_user(&a.name);
-        let names = OF_TABLE.iter().map(|name| privilege(name));
-        let set = names.enumerate().filter(|(_, p)| held.contains(*p)).fold(0, |set, (i, _)| set | 1 << i);
-        let grantor = Datum::text("");
-        let place = [host, Datum::text(database.clone()), user, Datum::text(table.clone())];
-        [&place[..], &[grantor, Datum::Null, Datum::UInt(set), Datum::UInt(0)]].concat()
+    let one = |key: &(String, String)| {
+        let on_table = members(a.tables.get(key).copied().unwrap_or_default(), &OF_TABLE);
+        let on_columns = members(a.columns.get(key).map_or(Privileges::NONE, Columns::any), &OF_COLUMN);
+        [&place(a, key)[..], &[Datum::text(""), Datum::Null, on_table, on_columns]].concat()
     };
-    a.tables.iter().map(one).collect()
+    a.tables.keys().chain(a.columns.keys()).collect::<BTreeSet<_>>().into_iter().map(one).collect()
+}
+
+fn column_rows(a: &Account) -> Vec<Row> {
+    let of_table = |(key, columns): (&(String, String), &Columns)| {
+        let one = |(name, held): (&str, Privileges)| {
+            [&place(a, key)[..], &[Datum::text(name.to_owned()), Datum::Null, members(held, &OF_COLUMN)]].concat()
+        };
+        columns.iter().map(one).collect::<Vec<_>>()
+    };
+    a.columns.iter().flat_map(of_table).collect()
+}
+
+/// A SET of the privileges with these names.
+fn members(held: Privileges, names: &[&str]) -> Datum<'static> {
+    let privileges = names.iter().map(|name| privilege(name));
+    Datum::UInt(privileges.enumerate().filter(|(_, p)| held.contains(*p)).fold(0, |set, (i, _)| set | 1 << i))
+}
+
+/// Host, database, user and table.
+fn place(a: &Account, (database, table): &(String, String)) -> [Datum<'static>; 4] {
+    let [host, user] = host_and_user(&a.name);
+    [host, Datum::text(database.clone()), user, Datum::text(table.clone())]
 }
 
 fn routine_rows(a: &Account) -> Vec<Row> {
     let one = |((kind, database, name), held): (&routine::Key, &Privileges)| {
         let kind = ROUTINE_KINDS.iter().position(|known| *known == kind.name()).map_or(0, |at| at as u64 + 1);
         let [host, user] = host_and_user(&a.name);
-        let names = OF_ROUTINE.iter().map(|name| privilege(name));
-        let set = names.enumerate().filter(|(_, p)| held.contains(*p)).fold(0, |set, (i, _)| set | 1 << i);
         let place = [host, Datum::text(database.clone()), user, Datum::text(name.clone())];
-        [&place[..], &[Datum::UInt(kind), Datum::text(""), Datum::UInt(set), Datum::Null]].concat()
+        [&place[..], &[Datum::UInt(kind), Datum::text(""), members(*held, &OF_ROUTINE), Datum::Null]].concat()
     };
     a.routines.iter().map(one).collect()
 }

@@ -16,7 +16,7 @@ use apus_types::{
 };
 
 use super::{
-    authorize::Identity,
+    authorize::{Identity, shown_privileges},
     catalog::{Catalog, Table},
     convert,
     dispatch::SqlEngine,
@@ -31,7 +31,7 @@ use super::{
     view::View,
 };
 use crate::{
-    accounts::{Account, Privileges},
+    accounts::{Account, Columns, Privileges},
     full_text::words::STOPWORDS,
 };
 
@@ -243,7 +243,7 @@ fn yes(on: bool) -> Datum<'static> {
 
 /// Whether the table is one of those that never have a row: Apus has nothing of the kind.
 pub fn is_always_empty(schema: &TableSchema) -> bool {
-    const WITH_ROWS: [&str; 23] = [
+    const WITH_ROWS: [&str; 24] = [
         "EVENTS",
         "PARAMETERS",
         "ROUTINES",
@@ -256,6 +256,7 @@ pub fn is_always_empty(schema: &TableSchema) -> bool {
         "USER_PRIVILEGES",
         "SCHEMA_PRIVILEGES",
         "TABLE_PRIVILEGES",
+        "COLUMN_PRIVILEGES",
         "VIEWS",
         "SCHEMATA",
         "TABLES",
@@ -306,7 +307,7 @@ fn rows(schema: &TableSchema, catalog: &Catalog, env: &Env) -> Vec<Row> {
             let views = views().map(|v| view_table_row(v));
             tables().map(|t| table_row(t)).chain(views).chain(own).collect()
         }
-        "COLUMNS" => tables().chain(views().map(|v| &v.table)).flat_map(|t| column_rows(t)).collect(),
+        "COLUMNS" => tables().chain(views().map(|v| &v.table)).flat_map(|t| column_rows(t, me)).collect(),
         "ROUTINES" => routine::show::routine_rows(catalog, env),
         "PARAMETERS" => routine::show::parameter_rows(catalog, env),
         "TRIGGERS" => trigger::show::rows(catalog, env),
@@ -329,6 +330,7 @@ fn rows(schema: &TableSchema, catalog: &Catalog, env: &Env) -> Vec<Row> {
         "USER_PRIVILEGES" => me.map_or_else(Vec::new, user_privileges),
         "SCHEMA_PRIVILEGES" => me.map_or_else(Vec::new, schema_privileges),
         "TABLE_PRIVILEGES" => me.map_or_else(Vec::new, table_privileges),
+        "COLUMN_PRIVILEGES" => me.map_or_else(Vec::new, column_privileges),
         "COLLATION_CHARACTER_SET_APPLICABILITY" => {
             Collation::ALL.iter().map(|c| vec![text(c.name()), text(c.charset().name())]).collect()
         }
@@ -372,6 +374,20 @@ fn schema_privileges(me: &Identity) -> Vec<Row> {
 fn table_privileges(me: &Identity) -> Vec<Row> {
     let of = |a: &Account| a.tables.iter().flat_map(|((d, t), p)| privilege_rows(a, *p, &[d, t])).collect::<Vec<_>>();
     shown_accounts(me).flat_map(of).collect()
+}
+
+fn column_privileges(me: &Identity) -> Vec<Row> {
+    let of_account = |a: &Account| {
+        let of_table = |((database, table), columns): (&(String, String), &Columns)| {
+            let on_table = a.tables.get(&(database.clone(), table.clone())).copied().unwrap_or_default();
+            let option = on_table.intersection(Privileges::GRANT_OPTION);
+            let of_column =
+                |(name, p): (&str, Privileges)| privilege_rows(a, p.union(option), &[database, table, name]);
+            columns.iter().flat_map(of_column).collect::<Vec<_>>()
+        };
+        a.columns.iter().flat_map(of_table).collect::<Vec<_>>()
+    };
+    shown_accounts(me).flat_map(of_account).collect()
 }
 
 fn schema_row(name: &str, collation: Collation) -> Row {
@@ -445,10 +461,11 @@ fn virtual_table_row(name: &'static str) -> Row {
     row
 }
 
-fn column_rows(t: &Table) -> Vec<Row> {
+fn column_rows(t: &Table, me: Option<&Identity>) -> Vec<Row> {
     let s = &t.schema;
     let one = |(position, number_of): (usize, u16)| {
         let c = &s.columns[usize::from(number_of)];
+        let privileges = shown_privileges(me, s, &c.name)?;
         let mut row = vec![
             text("def"),
             text(s.database.clone()),
@@ -462,14 +479,14 @@ fn column_rows(t: &Table) -> Vec<Row> {
         row.extend([
             text(show::key_kind(s, number_of)),
             text(show::extra(c)),
-            text("select,insert,update,references"),
+            text(privileges),
             text(c.comment.clone()),
             text(rules::show::generation(c)),
             Datum::Null,
         ]);
-        row
+        Some(row)
     };
-    t.visible_columns().enumerate().map(one).collect()
+    t.visible_columns().enumerate().filter_map(one).collect()
 }
 
 /// What is told of a type, from DATA_TYPE to its full text.

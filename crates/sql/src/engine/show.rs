@@ -5,6 +5,7 @@ use apus_types::collate::{Charset, Collation};
 use apus_types::{ColumnType, IndexDef, IndexState, schema::DefaultValue};
 
 use super::{
+    authorize::shown_privileges,
     catalog::{Catalog, Table},
     dispatch::SqlEngine,
     errors::{self, Result},
@@ -584,6 +585,7 @@ impl SqlEngine {
                     return Ok(());
                 }
                 let found = self.named_table(session, &name, "SHOW").await?;
+                self.require_definition(session, &found.schema).await?;
                 let next = self.next_of_counter(&found).await?;
                 let row = vec![text(found.schema.name.clone()), Some(create_table(&found, next))];
                 table(session, out, &["Table", "Create Table"], &[row]);
@@ -727,6 +729,7 @@ impl SqlEngine {
         let mut rows = Rows::new();
         for number in found.visible_columns() {
             let c = &s.columns[usize::from(number)];
+            let Some(privileges) = shown_privileges(session.env.me.as_ref(), s, &c.name) else { continue };
             let (key, extra) = (key_kind(s, number), extra(c));
             let mut row = vec![text(c.name.clone()), Some(type_of(c))];
             if full {
@@ -734,7 +737,7 @@ impl SqlEngine {
             }
             row.extend([text(if c.nullable { "YES" } else { "NO" }), text(key), default_text(c), text(extra)]);
             if full {
-                row.extend([text("select,insert,update,references"), text(c.comment.clone())]);
+                row.extend([text(privileges), text(c.comment.clone())]);
             }
             rows.push(row);
         }

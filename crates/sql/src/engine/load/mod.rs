@@ -125,7 +125,7 @@ impl SqlEngine {
         session.env.keep_assigned();
         let database = load.table.0.clone().or_else(|| session.env.database.clone()).ok_or_else(errors::no_database)?;
         let needed = if load.replaces { Privileges::INSERT.union(Privileges::DELETE) } else { Privileges::INSERT };
-        self.require_on_table(session, (&database, &load.table.1), needed).await?;
+        self.require_on_columns(session, (&database, &load.table.1), needed).await?;
         let mut catalog = self.catalog().await?;
         let mut planned = match Planned::new(&catalog, session, load) {
             Err(e) if self.has_news(&e).await => {

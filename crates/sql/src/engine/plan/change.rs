@@ -9,6 +9,7 @@ use super::{
     block::Block,
     dml::{check_writable, given},
     from::{Level, Origin},
+    needs::{Changed, targets},
     outputs::Columns,
     query::{Asked, Body, Given, Leaf, StepKind},
     scope::{COMPUTED, Merged, Scope, Visible},
@@ -104,9 +105,11 @@ impl Planner<'_> {
             let mut builder = self.builder(&scope);
             let mut outputs = self.outputs_of(&scope);
             let mut assigned: Vec<(u16, u16, Expr)> = Vec::new();
+            let mut changed: Vec<(u16, u16, Vec<String>)> = Vec::new();
             for a in &update.assignments {
                 builder.clause = "field list";
-                let (table, column) = target_column(&scope, &mut builder, &a.target)?;
+                let (table, column) = target_column(&scope, &a.target)?;
+                changed.push((table.first, column, targets(std::slice::from_ref(a))));
                 let e = if is_default(&a.value) {
                     let mut e = rules::default_of(&table.table, column)?;
                     e.walk_mut(&mut |e| {
@@ -141,7 +144,10 @@ impl Planner<'_> {
                     continue;
                 }
                 self.check_target(table, &level, "UPDATE")?;
-                self.need_of(table, Privileges::UPDATE);
+                let own_names = changed.iter().filter(|(first, ..)| *first == table.first);
+                let (columns, names): (Vec<u16>, Vec<Vec<String>>) =
+                    own_names.map(|(_, column, name)| (*column, name.clone())).unzip();
+                self.need_update(table, Changed { columns: &columns, names: &names.concat(), is_all: false });
                 let key = outputs.key(table);
                 let mut changes = Vec::new();
                 for (column, e) in own {
@@ -210,7 +216,7 @@ impl Planner<'_> {
                     continue;
                 }
                 self.check_target(table, &level, "DELETE")?;
-                self.need_of(table, Privileges::DELETE);
+                self.need_of(table, Privileges::DELETE, Changed::default());
                 let key = outputs.key(table);
                 let fate = Fate::Goes;
                 targets.push(Target { table: table.table.clone(), check: None, key, exclusive: true, fate });
@@ -354,24 +360,23 @@ fn named<'s>(scope: &'s Scope, name: &ast::ObjectName) -> Bound<&'s Visible> {
     found.ok_or_else(|| errors::unknown_multi_table(parts.last().unwrap_or(&"")).into())
 }
 
-fn target_column<'s>(
-    scope: &'s Scope,
-    builder: &mut Builder<'_>,
-    target: &AssignmentTarget,
-) -> Bound<(&'s Visible, u16)> {
+/// The column that an assignment means; to change it is not to read it.
+fn target_column<'s>(scope: &'s Scope, target: &AssignmentTarget) -> Bound<(&'s Visible, u16)> {
     let AssignmentTarget::ColumnName(name) = target else { return Err(errors::syntax(&target.to_string()).into()) };
-    let parts: Vec<ast::Ident> = name.0.iter().filter_map(|p| p.as_ident().cloned()).collect();
-    let e = match parts.as_slice() {
-        [one] => ast::Expr::Identifier(one.clone()),
-        _ => ast::Expr::CompoundIdentifier(parts),
+    let unknown = || errors::unknown_column(&name.to_string(), "field list");
+    let parts: Vec<&str> = name.0.iter().filter_map(|p| p.as_ident()).map(|i| i.value.as_str()).collect();
+    let found = match parts.as_slice() {
+        [column] => scope.column(column, "field list")?,
+        [table, column] => scope.qualified(None, table, column),
+        [database, table, column] => scope.qualified(Some(database), table, column),
+        _ => None,
     };
-    let found = builder.build(&e)?;
-    match found {
+    match found.ok_or_else(unknown)? {
         Expr::Column(c) if c.slot < COMPUTED => {
             let table = scope.of_slot(c.slot).ok_or_else(|| errors::internal("a column without a table"))?;
             Ok((table, c.slot - table.first))
         }
-        _ if scope.views.is_empty() => Err(errors::unknown_column(&name.to_string(), "field list").into()),
+        _ if scope.views.is_empty() => Err(unknown().into()),
         _ => Err(errors::column_not_updatable(&last_of(name)).into()),
     }
 }

@@ -8,6 +8,7 @@ use sqlparser::ast::{self, AssignmentTarget, OnInsert, SetExpr, TableObject};
 use super::{
     Planner, Select, Unplanned, access,
     block::all_of,
+    needs::{Changed, targets},
     select::{OrderKey, order_key},
     through::{RowCheck, Through},
 };
@@ -198,7 +199,7 @@ impl Planner<'_> {
         };
         check_writable(&table)?;
         let replaces = if on_duplicate == OnDuplicate::Replace { Privileges::DELETE } else { Privileges::NONE };
-        self.need_insert(self.view(name)?.as_ref(), &table, Privileges::INSERT.union(replaces));
+        let view = self.view(name)?;
         let schema = &table.schema;
         let mut named = Vec::new();
         let mut set_values = Vec::new();
@@ -228,6 +229,9 @@ impl Planner<'_> {
         if let Some(through) = &through {
             named.clone_from(&through.named);
         }
+        let names = names_of(insert);
+        let changed = Changed { columns: &named, names: names.as_deref().unwrap_or(&[]), is_all: names.is_none() };
+        self.need_change(view.as_ref(), &table, Privileges::INSERT.union(replaces), changed);
         let mut places = vec![None; schema.columns.len()];
         for (at, &column) in named.iter().enumerate() {
             if places[usize::from(column)].replace(at).is_some() {
@@ -270,10 +274,10 @@ impl Planner<'_> {
                     let e = self.assigned(&mut builder, &table, column, a)?;
                     assignments.extend(e.map(|e| (column, e)));
                 }
-                let read = column_read(assignments.iter().map(|(_, e)| e));
-                let through = through.as_ref().and_then(|into| into.through.as_ref());
-                self.need_insert(self.view(name)?.as_ref(), &table, Privileges::UPDATE);
-                self.need_column(through, &table, read);
+                let columns: Vec<u16> = assignments.iter().map(|(column, _)| *column).collect();
+                let changed = Changed { columns: &columns, names: &targets(list), is_all: false };
+                self.need_change(view.as_ref(), &table, Privileges::UPDATE, changed);
+                self.need_read(beneath, &table, assignments.iter().map(|(_, e)| e));
             }
             Some(_) => return Err(errors::syntax("ON CONFLICT").into()),
         }
@@ -354,8 +358,10 @@ impl Planner<'_> {
         let (table, shown) = self.changed_table(std::slice::from_ref(&update.table), through.as_ref())?;
         let mut builder = self.builder_of(through.as_ref(), &table, &shown);
         let mut assignments = Vec::new();
+        let mut columns = Vec::new();
         for a in &update.assignments {
             let column = target_of(through.as_ref(), &table, a)?;
+            columns.push(column);
             let e = self.assigned(&mut builder, &table, column, a)?;
             assignments.extend(e.map(|e| (column, e)));
         }
@@ -365,8 +371,10 @@ impl Planner<'_> {
         let check = through.as_ref().map(Through::check).transpose()?.flatten();
         let order = self.order(&mut builder, &update.order_by)?;
         let read = assignments.iter().map(|(_, e)| e).chain(&filter).chain(order.iter().map(|k| &k.expr));
-        self.need_change(through.as_ref(), &table, Privileges::UPDATE);
-        self.need_column(through.as_ref(), &table, column_read(read));
+        let view = through.as_ref().map(|through| &through.merged.view);
+        let changed = Changed { columns: &columns, names: &targets(&update.assignments), is_all: false };
+        self.need_change(view, &table, Privileges::UPDATE, changed);
+        self.need_read(through.as_ref(), &table, read);
         let limit = update.limit.as_ref().map(|e| self.builder_over(None, "").build(e)).transpose()?;
         let (access, in_order, reverse) = self.ordered_access(&table, filter, &order, limit.is_some());
         let by_key = matches!(&access.path, access::Path::Points { index: None, .. })
@@ -390,9 +398,10 @@ impl Planner<'_> {
         let filter = delete.selection.as_ref().map(|e| builder.condition(e)).transpose()?;
         let filter = within(through.as_ref(), filter);
         let order = self.order(&mut builder, &delete.order_by)?;
-        self.need_change(through.as_ref(), &table, Privileges::DELETE);
+        let view = through.as_ref().map(|through| &through.merged.view);
+        self.need_change(view, &table, Privileges::DELETE, Changed::default());
         let read = filter.iter().chain(order.iter().map(|k| &k.expr));
-        self.need_column(through.as_ref(), &table, column_read(read));
+        self.need_read(through.as_ref(), &table, read);
         let limit = delete.limit.as_ref().map(|e| self.builder_over(None, "").build(e)).transpose()?;
         let (access, in_order, reverse) = self.ordered_access(&table, filter, &order, limit.is_some());
         // The parser has no place for it.
@@ -462,19 +471,11 @@ fn refuse_generated(source: &Source, table: &Table, named: &[u16]) -> Result<(),
     Ok(())
 }
 
-/// A column of the changed table that is read, for which SELECT is needed.
-fn column_read<'e>(list: impl Iterator<Item = &'e Expr>) -> Option<u16> {
-    let mut used = Vec::new();
-    list.for_each(|e| e.columns(&mut used));
-    used.first().copied()
-}
-
 /// Names of the columns of an INSERT; `None`: it has no list.
 fn names_of(insert: &ast::Insert) -> Option<Vec<String>> {
     let last = |name: &ast::ObjectName| name.0.last().and_then(|p| p.as_ident()).map(|i| i.value.clone());
-    let target = |t: &AssignmentTarget| if let AssignmentTarget::ColumnName(name) = t { last(name) } else { None };
     if !insert.assignments.is_empty() {
-        return Some(insert.assignments.iter().map(|a| target(&a.target).unwrap_or_default()).collect());
+        return Some(targets(&insert.assignments));
     }
     let names: Vec<String> = insert.columns.iter().map(|c| last(c).unwrap_or_default()).collect();
     (!names.is_empty()).then_some(names)

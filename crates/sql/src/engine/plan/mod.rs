@@ -45,7 +45,7 @@ use sqlparser::{
 };
 
 use super::{
-    authorize::{self, Names, Need, Needs},
+    authorize::{self, Names, Needs},
     catalog::{Catalog, Table},
     errors::{self, Result},
     expr::{Expr, Kind, env::Env},
@@ -220,7 +220,7 @@ pub struct Planner<'a> {
     pub waits_for_literals: Cell<bool>,
     pub views: view::Views,
     /// Privileges that what was planned so far needs.
-    pub needs: RefCell<Vec<Need>>,
+    pub needs: RefCell<needs::Noted>,
     /// Stored functions that are called.
     pub functions: RefCell<Vec<Stored>>,
     pub inner_locks: inner_lock::InnerLocks,
@@ -419,7 +419,7 @@ impl Planner<'_> {
     pub fn plan(&self, statement: &Statement) -> std::result::Result<Plan, Unplanned> {
         let mut plan = self.plan_of(statement).map_err(|e| match e {
             Unplanned::Error(e) => {
-                Unplanned::Error(authorize::denied_before(self.env, &self.needs.take()).unwrap_or(e))
+                Unplanned::Error(authorize::denied_before(self.env, &self.needs.take().list).unwrap_or(e))
             }
             structural => structural,
         })?;
@@ -428,7 +428,7 @@ impl Planner<'_> {
         }
         self.refuse_inner_locks()?;
         let views = self.views.used.take().iter().map(|view| view.table.clone()).collect();
-        let needs = Needs::new(self.needs.take(), plan.locks());
+        let needs = Needs::new(self.needs.take().list, plan.locks());
         let functions = self.functions.take();
         *plan.names_mut() = Names { views, functions, needs, is_typed: self.typed.get() };
         Ok(plan)

@@ -44,6 +44,7 @@ impl Columns<'_, '_> {
         let texts = heading::select_items(self.text);
         let texts = if texts.len() == select.projection.len() { texts } else { Vec::new() };
         for (i, item) in select.projection.iter().enumerate() {
+            self.planner.begin_column();
             match item {
                 SelectItem::Wildcard(options) => self.wildcard(place(options), self.scope.star(), &mut outputs)?,
                 SelectItem::QualifiedWildcard(kind, options) => {
@@ -116,6 +117,9 @@ impl Columns<'_, '_> {
         }
         self.planner.note_star(at, self.scope, &columns);
         for column in columns {
+            if let Some(source) = self.scope.source_of_starred(&column) {
+                self.planner.read(source, &column.name, true);
+            }
             outputs.push(self.computed(column.expr, column.name, (&[], &[])));
         }
         Ok(())

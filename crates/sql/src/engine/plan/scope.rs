@@ -11,7 +11,10 @@ use std::{
 
 use apus_types::{Column, ColumnType};
 
-use super::query::{Given, Subquery};
+use super::{
+    needs::Read,
+    query::{Given, Subquery},
+};
 use crate::engine::{
     catalog::Table,
     errors::{self, Result},
@@ -49,6 +52,8 @@ pub struct Merged {
     pub shown: String,
     pub view: Rc<View>,
     pub columns: Vec<(String, Expr)>,
+    /// What each of them reads.
+    pub reads: Vec<Vec<Read>>,
     /// Slot of the first column of its first table.
     pub first: u16,
     /// What a row written through it must satisfy (WITH CHECK OPTION).
@@ -71,6 +76,13 @@ impl Starred {
     }
 }
 
+/// What a column is one of.
+#[derive(Clone, Copy, Debug)]
+pub enum Source<'s> {
+    Table(&'s Visible),
+    View(&'s Rc<Merged>),
+}
+
 /// Database and name; the database is empty behind an alias.
 fn label(database: &str, name: &str, shown: &str) -> (String, String) {
     (if shown == name { database.to_owned() } else { String::new() }, shown.to_owned())
@@ -82,6 +94,10 @@ impl Merged {
     }
     fn find(&self, name: &str) -> Option<Expr> {
         self.columns.iter().find(|(n, _)| n.eq_ignore_ascii_case(name)).map(|(_, e)| e.clone())
+    }
+    pub fn reads_of(&self, name: &str) -> &[Read] {
+        let at = self.columns.iter().position(|(n, _)| n.eq_ignore_ascii_case(name));
+        at.and_then(|at| self.reads.get(at)).map_or(&[], Vec::as_slice)
     }
     fn is_named(&self, database: Option<&str>, table: &str) -> bool {
         self.shown == table && database.is_none_or(|d| d == self.view.database())
@@ -188,6 +204,30 @@ impl Scope {
         match self.table(database, table) {
             Some(found) => found.find(name),
             None => self.merged(database, table)?.find(name),
+        }
+    }
+
+    /// What has the column that a name means.
+    pub fn source(&self, qualifier: &[&str], name: &str) -> Option<Source<'_>> {
+        let database = qualifier.len().checked_sub(2).map(|at| qualifier[at]);
+        let is_meant = |e: Expr| !matches!(e, Expr::Column(c) if self.hidden.contains(&c.slot));
+        let (table, view) = match qualifier.last() {
+            Some(table) => (self.table(database, table), self.merged(database, table)),
+            None => {
+                let mut named = self.tables.iter().filter(|t| t.beneath.is_none());
+                let table = named.find(|t| t.find(name).is_some_and(is_meant));
+                (table, self.views.iter().find(|v| v.find(name).is_some_and(is_meant)))
+            }
+        };
+        let of_table = table.filter(|t| t.find(name).is_some()).map(Source::Table);
+        of_table.or_else(|| view.filter(|v| v.find(name).is_some()).map(Source::View))
+    }
+
+    /// As [`Scope::source`], of a column of `*`.
+    pub fn source_of_starred<'s>(&'s self, column: &'s Starred) -> Option<Source<'s>> {
+        match &column.merged {
+            Some(merged) => Some(Source::View(merged)),
+            None => self.of_slot(column.slot()?).map(Source::Table),
         }
     }
 
@@ -359,6 +399,12 @@ impl Frames {
                 frame.scope.qualified(database, table, name).and_then(|_| frame.scope.owner_of(database, table))
             }
         })
+    }
+    /// The names of the block around that has a column.
+    pub fn outer_scope(&self, qualifier: &[&str], name: &str) -> Option<Rc<Scope>> {
+        let list = self.list.borrow();
+        let around = list.get(self.floor.get()..list.len().checked_sub(1)?)?;
+        around.iter().rev().map(|frame| &frame.scope).find(|scope| scope.source(qualifier, name).is_some()).cloned()
     }
     /// The next block is LATERAL; gives what was so before.
     pub fn begin_lateral(&self) -> usize {

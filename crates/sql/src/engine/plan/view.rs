@@ -171,8 +171,11 @@ impl From<'_, '_> {
         let own = select.selection.as_ref().map(|e| builder.condition(e)).transpose()?;
         let own = own.map(Expr::conjuncts).unwrap_or_default();
         builder.clause = "field list";
+        self.planner.begin_columns();
         let outputs = Columns { planner: self.planner, scope: &scope, text: "", is_shapeless: false }
-            .outputs(&mut builder, select)?;
+            .outputs(&mut builder, select);
+        let reads = self.planner.end_columns();
+        let outputs = outputs?;
         builder.aliases = outputs.iter().map(|o| (o.def.name.clone(), o.expr.clone())).collect();
         let order = self.planner.order_of(query, &mut builder, &outputs)?;
         drop(builder);
@@ -189,7 +192,7 @@ impl From<'_, '_> {
         }
         let names = view.columns().map(str::to_owned);
         let columns = names.zip(outputs.into_iter().map(|o| o.expr)).collect();
-        let merged = Rc::new(Merged { shown, view: view.clone(), columns, first, checks });
+        let merged = Rc::new(Merged { shown, view: view.clone(), columns, reads, first, checks });
         Ok(((*scope).clone().beneath(merged), level))
     }
 }

@@ -302,6 +302,7 @@ pub struct RowVariable {
     pub place: Place,
     /// The trigger gives it a value.
     pub is_set: bool,
+    pub is_read: bool,
 }
 
 /// What `NEW.column` and `OLD.column` are called among the variables in view; no text can say that.

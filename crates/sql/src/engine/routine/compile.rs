@@ -168,7 +168,7 @@ impl<'t> Compiler<'t> {
                 let variable = Column { nullable: true, auto_increment: false, ..column.clone() };
                 let place = self.variable(row_name(is_new, &column.name), Some(variable))?;
                 self.program.variables[place].column.iter_mut().for_each(|c| c.name.clone_from(&column.name));
-                self.program.rows.push(RowVariable { is_new, column: number, place, is_set: false });
+                self.program.rows.push(RowVariable { is_new, column: number, place, is_set: false, is_read: false });
             }
         }
         Ok(())
@@ -183,7 +183,8 @@ impl<'t> Compiler<'t> {
     pub fn body(mut self) -> Result<Program> {
         self.statement()?;
         let named = self.named.take();
-        self.program.rows.retain(|row| row.is_set || named.contains(&row.place));
+        self.program.rows.iter_mut().for_each(|row| row.is_read = named.contains(&row.place));
+        self.program.rows.retain(|row| row.is_set || row.is_read);
         Ok(self.program)
     }
 

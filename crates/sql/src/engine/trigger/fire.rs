@@ -10,7 +10,6 @@ use apus_types::ErrorCode;
 
 use super::{Event, Trigger};
 use crate::{
-    accounts::Privileges,
     engine::{
         catalog::Table,
         convert::{self, Assign},
@@ -19,9 +18,7 @@ use crate::{
         exec::change,
         expr::{ColumnRef, Context, Datum, Expr},
         routine::{
-            CALLS_MAX,
-            code::Program,
-            failures,
+            CALLS_MAX, failures,
             run::{Frame, Surroundings, enter, leave},
         },
         session::{Called, Done, Fail, Session},
@@ -97,9 +94,8 @@ impl SqlEngine {
         };
         let around = enter(session, &surroundings)?;
         let aside = session.step_aside();
-        let needed = needed(&frame.program);
-        let schema = &table.schema;
-        let may = self.require_on_table(session, (&schema.database, &schema.name), needed).await;
+        let needs = trigger.needs(&table.schema)?;
+        let may = if self.is_granted(session, needs) { Ok(()) } else { self.authorize(session, needs).await };
         session.calls.push(Called::Trigger(trigger.clone()));
         let mut unseen = Collected::new(false);
         let done = match may {
@@ -114,12 +110,6 @@ impl SqlEngine {
             (None, done) => Ok(done.map(|()| frame)?),
         }
     }
-}
-
-/// What the definer must be granted on the table when the trigger runs.
-fn needed(program: &Program) -> Privileges {
-    let sets = program.rows.iter().any(|row| row.is_set);
-    Privileges::TRIGGER.union(if sets { Privileges::UPDATE } else { Privileges::NONE })
 }
 
 fn load(session: &Session, table: &Table, trigger: &Trigger, rows: Rows<'_>, frame: &mut Frame) -> errors::Result<()> {

@@ -28,18 +28,19 @@ use std::{cell::OnceCell, rc::Rc};
 use apus_types::{TableSchema, collate::Collation, rules::TriggerDef};
 
 use super::{
+    authorize::{ColumnNeed, Need, Needs},
     digest::Syntax,
     errors::{self, Result},
     expr::Datum,
     routine::{
-        code::{Program, Step},
+        code::{Program, RowVariable, Step},
         compile::Compiler,
     },
     sql_mode::SqlMode,
     token::Tokens,
     view::{escaped, unescaped},
 };
-use crate::wire::SqlError;
+use crate::{accounts::Privileges, wire::SqlError};
 
 /// Longest definition in bytes.
 const DEFINITION_BYTES_MAX: usize = super::routine::DEFINITION_BYTES_MAX;
@@ -146,6 +147,7 @@ pub struct Trigger {
     /// `database.name`.
     pub full_name: String,
     program: OnceCell<std::result::Result<Rc<Program>, SqlError>>,
+    needs: OnceCell<Needs>,
 }
 
 impl Trigger {
@@ -153,6 +155,15 @@ impl Trigger {
     /// As [`Definition::compile`].
     pub fn program(&self, table: &TableSchema) -> Result<Rc<Program>> {
         self.program.get_or_init(|| self.definition.compile(table).map(Rc::new)).clone()
+    }
+
+    /// What the definer must be granted when the trigger runs.
+    ///
+    /// # Errors
+    /// As [`Definition::compile`].
+    pub fn needs(&self, table: &TableSchema) -> Result<&Needs> {
+        let program = self.program(table)?;
+        Ok(self.needs.get_or_init(|| Needs::new(vec![need(&program, table)], false)))
     }
 
     /// Nobody can tell whether it has run before or after the row was stored, or other rows were: it computes values.
@@ -210,7 +221,7 @@ impl Triggers {
         let one = |def: &TriggerDef| {
             let definition = Definition::from_def(def)?;
             let full_name = format!("{}.{}", schema.database, definition.name);
-            Some(Rc::new(Trigger { definition, full_name, program: OnceCell::new() }))
+            Some(Rc::new(Trigger { definition, full_name, program: OnceCell::new(), needs: OnceCell::new() }))
         };
         let list: Vec<Rc<Trigger>> = schema.triggers.iter().map(one).collect::<Option<_>>()?;
         let is_alone = |event| list.iter().filter(|t| t.definition.event == event).all(|t| t.is_alone(schema));
@@ -240,6 +251,26 @@ impl Triggers {
 pub fn definitions(schema: &TableSchema) -> Result<Vec<Definition>> {
     let decoded: Option<Vec<Definition>> = schema.triggers.iter().map(Definition::from_def).collect();
     decoded.ok_or_else(|| errors::internal("the definition of a trigger does not decode"))
+}
+
+/// What the definer must be granted on the table, and on columns that it reads or sets, when the trigger runs.
+fn need(program: &Program, schema: &TableSchema) -> Need {
+    let column = |row: &RowVariable| {
+        let read = if row.is_read { Privileges::SELECT } else { Privileges::NONE };
+        let privileges = if row.is_set { read.union(Privileges::UPDATE) } else { read };
+        ColumnNeed { name: schema.columns[usize::from(row.column)].name.clone(), privileges, is_of_all: false }
+    };
+    let columns = program.rows.iter().map(column).collect();
+    let (database, table) = (schema.database.clone(), schema.name.clone());
+    Need {
+        within: None,
+        view: None,
+        database,
+        table,
+        privileges: Privileges::TRIGGER,
+        instead: Privileges::NONE,
+        columns,
+    }
 }
 
 #[cfg(test)]
