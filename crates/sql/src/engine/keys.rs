@@ -170,8 +170,15 @@ impl Pairs {
 #[derive(Clone, Default, Debug)]
 pub struct StringSet {
     strings: Strings,
-    /// Open addressing: number + 1, 0 is free; a power of two long, at most three quarters full.
-    slots: Vec<u32>,
+    /// Open addressing: a power of two long, at most three quarters full.
+    slots: Vec<Slot>,
+}
+
+/// Number + 1 of a string, 0 where the slot is free, and the upper half of its hash: most other strings are told apart without a look at their bytes.
+#[derive(Clone, Copy, Default, Debug)]
+struct Slot {
+    number: u32,
+    tag: u32,
 }
 
 impl StringSet {
@@ -187,7 +194,7 @@ impl StringSet {
     }
     /// Memory used, in bytes.
     pub fn byte_len(&self) -> usize {
-        self.strings.byte_len() + self.slots.len() * size_of::<u32>()
+        self.strings.byte_len() + self.slots.len() * size_of::<Slot>()
     }
     /// String `number`.
     pub fn get(&self, number: usize) -> Option<&[u8]> {
@@ -221,44 +228,53 @@ impl StringSet {
         if self.strings.len() * 4 > self.slots.len() * 3 {
             self.grow();
         }
-        let found = self.find(self.strings.get(last).unwrap_or(&[]));
-        match found {
+        let string = self.strings.get(last).unwrap_or(&[]);
+        let hash = hash_key(string);
+        match self.find_hashed(string, hash) {
             Ok(number) => {
                 self.strings.pop();
                 (number, false)
             }
             Err(slot) => {
-                self.slots[slot] = u32::try_from(last + 1).expect("memory limits keep a set below 2^32 strings");
+                let number = u32::try_from(last + 1).expect("memory limits keep a set below 2^32 strings");
+                self.slots[slot] = Slot { number, tag: (hash >> 32) as u32 };
                 (last, true)
             }
         }
     }
 
-    /// The number of a string, or the free slot where it belongs.
     fn find(&self, string: &[u8]) -> Result<usize, usize> {
+        self.find_hashed(string, hash_key(string))
+    }
+
+    /// The number of a string, or the free slot where it belongs.
+    #[inline]
+    fn find_hashed(&self, string: &[u8], hash: u64) -> Result<usize, usize> {
         if self.slots.is_empty() {
             return Err(0);
         }
-        let mask = self.slots.len() - 1;
-        let mut slot = hash_key(string) as usize & mask;
-        while let Some(number) = self.slots[slot].checked_sub(1) {
-            if self.strings.get(number as usize) == Some(string) {
+        let (mask, tag) = (self.slots.len() - 1, (hash >> 32) as u32);
+        let mut at = hash as usize & mask;
+        loop {
+            let slot = self.slots[at];
+            let Some(number) = slot.number.checked_sub(1) else { return Err(at) };
+            if slot.tag == tag && self.strings.get(number as usize) == Some(string) {
                 return Ok(number as usize);
             }
-            slot = (slot + 1) & mask;
+            at = (at + 1) & mask;
         }
-        Err(slot)
     }
 
     fn grow(&mut self) {
         let size = (self.slots.len() * 2).max(32);
         self.slots.clear();
-        self.slots.resize(size, 0);
+        self.slots.resize(size, Slot::default());
         let known = self.strings.len() - 1;
         for number in 0..known {
             let string = self.strings.get(number).unwrap_or(&[]);
-            if let Err(slot) = self.find(string) {
-                self.slots[slot] = number as u32 + 1;
+            let hash = hash_key(string);
+            if let Err(slot) = self.find_hashed(string, hash) {
+                self.slots[slot] = Slot { number: number as u32 + 1, tag: (hash >> 32) as u32 };
             }
         }
     }

@@ -19,11 +19,17 @@ use crate::{
     json::{Json, Object},
 };
 
+/// There may be one for each of very many groups, so what few aggregates need is kept aside.
 #[derive(Clone, Default)]
 pub struct Accumulator {
     count: u64,
-    sum: Option<Datum<'static>>,
-    best: Option<Datum<'static>>,
+    /// The sum so far, or the least or greatest value.
+    value: Option<Datum<'static>>,
+    rest: Option<Box<Rest>>,
+}
+
+#[derive(Clone, Default)]
+struct Rest {
     /// Mean, and sum of the squared distances from it.
     moments: (f64, f64),
     bits: Option<u64>,
@@ -48,72 +54,45 @@ impl Accumulator {
         if let AggregateKind::Search(mode) = a.function {
             return self.search(a, mode, argument, cx);
         }
-        let value = argument.eval(cx)?;
+        self.add_value(a, &argument.eval(cx)?, cx)
+    }
+
+    /// As [`Accumulator::add`], where the value of the argument is known.
+    pub fn add_value(&mut self, a: &Aggregate, value: &Datum<'_>, cx: &Context<'_>) -> Result<usize> {
         if value.is_null() {
             return Ok(0);
         }
         let mut memory = 0;
         if a.distinct {
-            let kind = Kind::of_datum(&value);
-            let before = self.seen.byte_len();
-            let (_, new) = self.seen.insert_with(|key| {
-                cells::push_sort_key(key, kind, a.collation, &value, false);
+            let rest = rest_of(&mut self.rest, &mut memory);
+            let kind = Kind::of_datum(value);
+            let before = rest.seen.byte_len();
+            let (_, new) = rest.seen.insert_with(|key| {
+                cells::push_sort_key(key, kind, a.collation, value, false);
                 Ok::<(), crate::wire::SqlError>(())
             })?;
-            memory = self.seen.byte_len().saturating_sub(before);
+            memory += rest.seen.byte_len().saturating_sub(before);
             if !new {
-                return Ok(0);
+                return Ok(memory);
             }
         }
         self.count += 1;
         match a.function {
             AggregateKind::Count | AggregateKind::CountRows => {}
-            AggregateKind::Sum | AggregateKind::Avg => {
-                let number = addend(&value);
-                self.sum = Some(match &self.sum {
-                    Some(sum) => eval::arith(ArithOp::Add, sum, &number)?,
-                    None => number,
-                });
-            }
+            AggregateKind::Sum | AggregateKind::Avg => match &mut self.value {
+                Some(sum) => *sum = eval::arith(ArithOp::Add, sum, &addend(value))?,
+                None => self.value = Some(addend(value)),
+            },
             AggregateKind::Min | AggregateKind::Max => {
-                let order = self.best.as_ref().and_then(|best| value.compare(best, a.collation));
+                let order = self.value.as_ref().and_then(|best| value.compare(best, a.collation));
                 let lower = a.function == AggregateKind::Min;
                 if order.is_none_or(|o| if lower { o.is_lt() } else { o.is_gt() }) {
-                    self.best = Some(value.into_owned());
+                    self.value = Some(value.clone().into_owned());
                 }
             }
-            AggregateKind::Variance { .. } | AggregateKind::Deviation { .. } => {
-                let (mean, squares) = self.moments;
-                let x = value.number().map_or(0.0, Number::to_f64);
-                let next = mean + (x - mean) / self.count as f64;
-                self.moments = (next, squares + (x - mean) * (x - next));
-            }
-            AggregateKind::BitAnd | AggregateKind::BitOr | AggregateKind::BitXor => {
-                let bits = value.number().map_or(0, eval::to_bits);
-                let so_far = self.bits.unwrap_or(no_bits(a.function));
-                self.bits = Some(match a.function {
-                    AggregateKind::BitAnd => so_far & bits,
-                    AggregateKind::BitOr => so_far | bits,
-                    _ => so_far ^ bits,
-                });
-            }
-            AggregateKind::JsonArray | AggregateKind::JsonObject => {
-                memory += size_of::<(String, Json)>() + value.heap_bytes();
-                match json::of_datum(&value) {
-                    Json::Object(member) => self.parts.extend(member.into_members()),
-                    other => self.parts.extend(other.into_elements().into_iter().map(|e| (String::new(), e))),
-                }
-            }
-            AggregateKind::Search(_) => {}
-            AggregateKind::GroupConcat if !a.order.is_empty() => {
-                let before = self.ordered.byte_len();
-                self.ordered.push(|key| push_order_keys(&a.order, cx, key), &value.as_text())?;
-                memory += self.ordered.byte_len() - before;
-            }
-            AggregateKind::GroupConcat => {
-                let before = self.text.len();
-                self.append(a, &value.as_text(), self.count == 1, cx.env);
-                memory += self.text.len() - before;
+            _ => {
+                let rest = rest_of(&mut self.rest, &mut memory);
+                memory += rest.add(a, value, self.count, cx)?;
             }
         }
         Ok(memory)
@@ -130,7 +109,7 @@ impl Accumulator {
             return Ok(());
         }
         self.count -= 1;
-        self.sum = match &self.sum {
+        self.value = match &self.value {
             Some(sum) if self.count > 0 => Some(eval::arith(ArithOp::Sub, sum, &addend(&value))?),
             _ => None,
         };
@@ -141,15 +120,103 @@ impl Accumulator {
     fn search(&mut self, a: &Aggregate, mode: Mode, argument: &Expr, cx: &Context<'_>) -> Result<usize> {
         let parts = argument.children();
         let [query, key, columns @ ..] = parts.as_slice() else { return Err(errors::internal("a search of nothing")) };
-        if self.search.is_none() {
+        let rest = self.rest.get_or_insert_default();
+        if rest.search.is_none() {
             let query = query.eval(cx)?;
             let text = if query.is_null() { Cow::default() } else { query.as_text() };
-            self.search = Some(Box::new(Search::new(&String::from_utf8_lossy(&text), mode, a.collation)?));
+            rest.search = Some(Box::new(Search::new(&String::from_utf8_lossy(&text), mode, a.collation)?));
         }
         let values = columns.iter().map(|column| column.eval(cx)).collect::<Result<Vec<_>>>()?;
         let texts: Vec<_> = values.iter().map(|value| (!value.is_null()).then(|| value.as_text())).collect();
         let key = key.eval(cx)?;
-        Ok(self.search.as_mut().map_or(0, |search| search.add(&key.as_text(), &texts)))
+        Ok(rest.search.as_mut().map_or(0, |search| search.add(&key.as_text(), &texts)))
+    }
+
+    pub fn value(self, a: &Aggregate, env: &Env) -> Result<Datum<'static>> {
+        let mut rest = self.rest.map_or_else(Rest::default, |rest| *rest);
+        let (_, squares) = rest.moments;
+        let variance = |sample: bool| match self.count.checked_sub(u64::from(sample)) {
+            None | Some(0) => None,
+            Some(n) => Some(squares / n as f64),
+        };
+        Ok(match a.function {
+            AggregateKind::Count | AggregateKind::CountRows => Datum::Int(self.count as i64),
+            AggregateKind::Sum => self.value.unwrap_or(Datum::Null),
+            AggregateKind::Avg => match self.value {
+                Some(sum) => eval::arith(ArithOp::Div, &sum, &Datum::Int(self.count as i64))?,
+                None => Datum::Null,
+            },
+            AggregateKind::Min | AggregateKind::Max => self.value.unwrap_or(Datum::Null),
+            AggregateKind::Variance { sample } => variance(sample).map_or(Datum::Null, Datum::Double),
+            AggregateKind::Deviation { sample } => variance(sample).map_or(Datum::Null, |v| Datum::Double(v.sqrt())),
+            AggregateKind::BitAnd | AggregateKind::BitOr | AggregateKind::BitXor => {
+                Datum::UInt(rest.bits.unwrap_or(no_bits(a.function)))
+            }
+            AggregateKind::Search(_) => {
+                rest.search.map_or(Datum::Null, |search| Datum::Bytes(Cow::Owned(search.finish())))
+            }
+            AggregateKind::JsonArray | AggregateKind::JsonObject if self.count == 0 => Datum::Null,
+            AggregateKind::JsonArray => {
+                json::made(&Json::Array(rest.parts.into_iter().map(|(_, element)| element).collect()))?
+            }
+            AggregateKind::JsonObject => json::made(&Json::Object(Object::from_members(rest.parts)))?,
+            AggregateKind::GroupConcat if self.count > 0 => {
+                let mut ordered = std::mem::take(&mut rest.ordered);
+                ordered.sort();
+                for i in 0..ordered.len() {
+                    rest.append(a, ordered.payload(i), i == 0, env);
+                }
+                if rest.cut {
+                    env.note(errors::cut_by_group_concat(self.count));
+                }
+                Datum::Text(rest.text.into())
+            }
+            AggregateKind::GroupConcat => Datum::Null,
+        })
+    }
+}
+
+impl Rest {
+    /// One more value, the `count`th.
+    fn add(&mut self, a: &Aggregate, value: &Datum<'_>, count: u64, cx: &Context<'_>) -> Result<usize> {
+        let mut memory = 0;
+        match a.function {
+            AggregateKind::Variance { .. } | AggregateKind::Deviation { .. } => {
+                let (mean, squares) = self.moments;
+                let x = value.number().map_or(0.0, Number::to_f64);
+                let next = mean + (x - mean) / count as f64;
+                self.moments = (next, squares + (x - mean) * (x - next));
+            }
+            AggregateKind::BitAnd | AggregateKind::BitOr | AggregateKind::BitXor => {
+                let bits = value.number().map_or(0, eval::to_bits);
+                let so_far = self.bits.unwrap_or(no_bits(a.function));
+                self.bits = Some(match a.function {
+                    AggregateKind::BitAnd => so_far & bits,
+                    AggregateKind::BitOr => so_far | bits,
+                    _ => so_far ^ bits,
+                });
+            }
+            AggregateKind::JsonArray | AggregateKind::JsonObject => {
+                memory += size_of::<(String, Json)>() + value.heap_bytes();
+                match json::of_datum(value) {
+                    Json::Object(member) => self.parts.extend(member.into_members()),
+                    other => self.parts.extend(other.into_elements().into_iter().map(|e| (String::new(), e))),
+                }
+            }
+            AggregateKind::GroupConcat if !a.order.is_empty() => {
+                let before = self.ordered.byte_len();
+                self.ordered.push(|key| push_order_keys(&a.order, cx, key), &value.as_text())?;
+                memory += self.ordered.byte_len() - before;
+            }
+            AggregateKind::GroupConcat => {
+                let before = self.text.len();
+                self.append(a, &value.as_text(), count == 1, cx.env);
+                memory += self.text.len() - before;
+            }
+            // Those that need no more than a count and a value, and a search.
+            _ => {}
+        }
+        Ok(memory)
     }
 
     /// One more text of GROUP_CONCAT, as far as there is room.
@@ -169,52 +236,20 @@ impl Accumulator {
             self.cut = true;
         }
     }
+}
 
-    pub fn value(mut self, a: &Aggregate, env: &Env) -> Result<Datum<'static>> {
-        let (_, squares) = self.moments;
-        let variance = |sample: bool| match self.count.checked_sub(u64::from(sample)) {
-            None | Some(0) => None,
-            Some(n) => Some(squares / n as f64),
-        };
-        Ok(match a.function {
-            AggregateKind::Count | AggregateKind::CountRows => Datum::Int(self.count as i64),
-            AggregateKind::Sum => self.sum.unwrap_or(Datum::Null),
-            AggregateKind::Avg => match self.sum {
-                Some(sum) => eval::arith(ArithOp::Div, &sum, &Datum::Int(self.count as i64))?,
-                None => Datum::Null,
-            },
-            AggregateKind::Min | AggregateKind::Max => self.best.unwrap_or(Datum::Null),
-            AggregateKind::Variance { sample } => variance(sample).map_or(Datum::Null, Datum::Double),
-            AggregateKind::Deviation { sample } => variance(sample).map_or(Datum::Null, |v| Datum::Double(v.sqrt())),
-            AggregateKind::BitAnd | AggregateKind::BitOr | AggregateKind::BitXor => {
-                Datum::UInt(self.bits.unwrap_or(no_bits(a.function)))
-            }
-            AggregateKind::Search(_) => {
-                self.search.map_or(Datum::Null, |search| Datum::Bytes(Cow::Owned(search.finish())))
-            }
-            AggregateKind::JsonArray | AggregateKind::JsonObject if self.count == 0 => Datum::Null,
-            AggregateKind::JsonArray => {
-                json::made(&Json::Array(self.parts.into_iter().map(|(_, element)| element).collect()))?
-            }
-            AggregateKind::JsonObject => json::made(&Json::Object(Object::from_members(self.parts)))?,
-            AggregateKind::GroupConcat if self.count > 0 => {
-                let mut ordered = std::mem::take(&mut self.ordered);
-                ordered.sort();
-                for i in 0..ordered.len() {
-                    self.append(a, ordered.payload(i), i == 0, env);
-                }
-                if self.cut {
-                    env.note(errors::cut_by_group_concat(self.count));
-                }
-                Datum::Text(self.text.into())
-            }
-            AggregateKind::GroupConcat => Datum::Null,
-        })
+fn rest_of<'r>(rest: &'r mut Option<Box<Rest>>, memory: &mut usize) -> &'r mut Rest {
+    if rest.is_none() {
+        *memory += size_of::<Rest>();
     }
+    rest.get_or_insert_default()
 }
 
 /// What a sum adds of a value. A sum of doubles begins at 0, so it is never -0.
 fn addend(value: &Datum<'_>) -> Datum<'static> {
+    if let Datum::Decimal { unscaled, scale } = value {
+        return Datum::Decimal { unscaled: *unscaled, scale: *scale };
+    }
     match value.number().map(|n| (n, n.to_decimal())) {
         Some((Number::Double(x), None)) => Datum::Double(x + 0.0),
         Some((_, Some((unscaled, scale)))) => Datum::decimal(unscaled, scale, value.shown_scale().min(scale)),

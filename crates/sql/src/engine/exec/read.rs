@@ -185,16 +185,12 @@ pub async fn table_rows<T: Target>(
     env.count(probe::of(access, Of::Matched), 1, 0);
     access.path.bind(&table.schema, &sink.context(&[]), &mut s.bound)?;
     access.pushed.bind(&table.schema, &sink.context(&[]), &mut s.bound)?;
-    let exact = s.bound.exact && !matches!(access.path, Path::Points { index: Some(_), .. });
-    let is_decided = exact && (access.rest.is_none() || s.bound.decides);
-    let filter = match is_decided {
-        true => &None,
-        false if exact => &access.rest,
-        false => &access.full,
-    };
-    if let (Some(list), true, true) =
-        (&plan.pushdown, is_decided && !s.bound.empty, matches!(access.path, Path::Range { .. } | Path::Union { .. }))
-    {
+    let filter = access.unanswered(&s.bound);
+    if let (Some(list), true, true) = (
+        &plan.pushdown,
+        filter.is_none() && !s.bound.empty,
+        matches!(access.path, Path::Range { .. } | Path::Union { .. }),
+    ) {
         aggregates(cluster, s, seen, table, access, list).await?;
         sink.aggregated(&s.aggregates, out).await?;
         return Ok(false);

@@ -4,7 +4,7 @@ use crate::engine::{
     cells,
     errors::{self, Result},
     expr::{Context, Datum, Env, Expr, Kind, json},
-    keys::{Pairs, StringSet},
+    keys::{Pairs, StringSet, Strings},
     plan::{
         Select,
         select::{Group, OrderKey},
@@ -27,7 +27,7 @@ pub struct SinkBuffers {
     held: Pairs,
     /// Outputs seen, for DISTINCT.
     seen: StringSet,
-    /// Keys of groups, numbered as their states.
+    /// Keys of groups, numbered as these are.
     groups: StringSet,
 }
 
@@ -42,19 +42,49 @@ impl SinkBuffers {
     }
 }
 
+/// The groups so far, numbered as they came, without an allocation for each.
 #[derive(Default)]
-struct GroupState {
-    first: Vec<u8>,
-    /// Keys that tell it from others: with ROLLUP also fewer than all.
-    keys: usize,
+struct Groups {
+    /// The first row of each.
+    firsts: Strings,
+    /// Those of a group one after the other.
     accumulators: Vec<Accumulator>,
+    /// With ROLLUP: how many keys tell each from others.
+    keys: Vec<u16>,
 }
 
-impl GroupState {
-    fn new(group: &Group, row: &[u8], keys: usize) -> GroupState {
-        let accumulators = group.aggregates.iter().map(|_| Accumulator::default()).collect();
-        GroupState { first: row.to_vec(), keys, accumulators }
+impl Groups {
+    /// One more group; returns the memory it took.
+    fn push(&mut self, group: &Group, row: &[u8], keys: usize) -> usize {
+        self.firsts.push(row);
+        self.accumulators.resize_with(self.firsts.len() * group.aggregates.len(), Accumulator::default);
+        if group.rollup {
+            self.keys.push(keys as u16);
+        }
+        row.len() + size_of::<std::ops::Range<usize>>() + group.aggregates.len() * size_of::<Accumulator>()
     }
+    fn len(&self) -> usize {
+        self.firsts.len()
+    }
+    fn first(&self, number: usize) -> &[u8] {
+        self.firsts.get(number).unwrap_or(&[])
+    }
+    fn accumulators(&mut self, group: &Group, number: usize) -> &mut [Accumulator] {
+        let count = group.aggregates.len();
+        self.accumulators.get_mut(number * count..(number + 1) * count).unwrap_or(&mut [])
+    }
+}
+
+/// A group by number, with its values if they are known.
+type Ordered = (usize, Option<Vec<Datum<'static>>>);
+
+/// The first bytes of a key, which order most keys.
+fn prefix(key: Option<&[u8]>) -> u128 {
+    let mut bytes = [0; 16];
+    let key = key.unwrap_or(&[]);
+    let length = key.len().min(bytes.len());
+    bytes[..length].copy_from_slice(&key[..length]);
+    u128::from_be_bytes(bytes)
 }
 
 pub struct Sink<'p> {
@@ -65,7 +95,7 @@ pub struct Sink<'p> {
     skip: u64,
     left: u64,
     buffers: SinkBuffers,
-    states: Vec<GroupState>,
+    groups: Groups,
     /// Outputs of finished groups that are held back for sorting.
     values: Vec<Vec<Datum<'static>>>,
     /// Memory beside the buffers.
@@ -99,7 +129,7 @@ impl<'p> Sink<'p> {
             skip: 0,
             left: u64::MAX,
             buffers,
-            states: Vec::new(),
+            groups: Groups::default(),
             values: Vec::new(),
             bytes: 0,
             found: 0,
@@ -233,8 +263,7 @@ impl<'p> Sink<'p> {
             env: self.env,
         };
         if group.each_row {
-            self.bytes += row.len() + size_of::<GroupState>();
-            self.states.push(GroupState::new(group, row, 0));
+            self.bytes += self.groups.push(group, row, 0);
             return self.check_memory();
         }
         if group.rollup {
@@ -269,26 +298,40 @@ impl<'p> Sink<'p> {
 
     fn add_to_group(&mut self, group: &Group, cx: &Context<'_>, number: usize, new: bool, keys: usize) -> Result<()> {
         if new {
-            self.bytes += cx.row.len() + size_of::<GroupState>() + group.aggregates.len() * size_of::<Accumulator>();
-            self.states.push(GroupState::new(group, cx.row, keys));
+            self.bytes += self.groups.push(group, cx.row, keys);
         }
-        let Some(state) = self.states.get_mut(number) else { return Ok(()) };
-        for (aggregate, accumulator) in group.aggregates.iter().zip(&mut state.accumulators) {
-            self.bytes += accumulator.add(aggregate, cx)?;
+        let accumulators = self.groups.accumulators(group, number);
+        for same in &group.same_argument {
+            let aggregates = &group.aggregates;
+            match (same.as_slice(), &aggregates[same[0]].argument) {
+                ([_, _, ..], Some(argument)) => {
+                    let value = argument.eval(cx)?;
+                    for &at in same {
+                        self.bytes += accumulators[at].add_value(&aggregates[at], &value, cx)?;
+                    }
+                }
+                _ => self.bytes += accumulators[same[0]].add(&aggregates[same[0]], cx)?,
+            }
         }
         self.check_memory()
     }
 
     /// What a group has beside its aggregates: its keys, as far as it has them, and which those are.
-    fn push_group_values(&self, group: &Group, state: &GroupState, values: &mut Vec<Datum<'static>>) -> Result<()> {
+    fn push_group_values(
+        &self,
+        group: &Group,
+        first: &[u8],
+        keys: usize,
+        values: &mut Vec<Datum<'static>>,
+    ) -> Result<()> {
         if group.rollup {
-            let cx = self.of_group(&state.first, &[]);
+            let cx = self.of_group(first, &[]);
             for (at, key) in group.keys.iter().enumerate() {
-                values.push(if at < state.keys { key.expr.eval(&cx)?.into_owned() } else { Datum::Null });
+                values.push(if at < keys { key.expr.eval(&cx)?.into_owned() } else { Datum::Null });
             }
         }
         for named in &group.groupings {
-            let bits = named.iter().fold(0, |bits, key| bits << 1 | i64::from(*key >= state.keys));
+            let bits = named.iter().fold(0, |bits, key| bits << 1 | i64::from(*key >= keys));
             values.push(Datum::Int(bits));
         }
         Ok(())
@@ -341,25 +384,26 @@ impl<'p> Sink<'p> {
         let plan = self.plan;
         if let Some(group) = &plan.group {
             let mut windowed = Vec::new();
-            let mut states = std::mem::take(&mut self.states);
-            for number in self.group_order(group, &mut states).await? {
+            let mut groups = std::mem::take(&mut self.groups);
+            if groups.len() == 0 && (group.keys.is_empty() || group.rollup) && !group.each_row {
+                self.buffers.groups.insert(&[]);
+                groups.push(group, &[], 0);
+            }
+            for (number, known) in self.group_order(group, &mut groups).await? {
                 self.env.breathe(1).await?;
-                let mut state = std::mem::take(&mut states[number]);
-                let pairs = group.aggregates.iter().zip(std::mem::take(&mut state.accumulators));
-                let mut values =
-                    pairs.map(|(a, accumulator)| accumulator.value(a, self.env)).collect::<Result<Vec<_>>>()?;
-                self.push_group_values(group, &state, &mut values)?;
-                if !self.passes_having(group, &state.first, &values)? {
-                    continue;
-                }
+                let values = match known {
+                    Some(values) => Some(values),
+                    None => self.group_values(group, &mut groups, number)?,
+                };
+                let (Some(mut values), first) = (values, groups.first(number)) else { continue };
                 if let Some(windows) = &group.windows {
                     values.resize_with(values.len() + windows.calls.len(), || Datum::Null);
                     self.bytes += size_of::<window::Row>() + size_of::<Datum<'_>>() * values.len();
                     self.check_memory()?;
-                    windowed.push(window::Row { row: state.first, values });
+                    windowed.push(window::Row { row: first.to_vec(), values });
                     continue;
                 }
-                if !self.finish_group(&state.first, &values, out)? {
+                if !self.finish_group(first, &values, out)? {
                     break;
                 }
                 out.flush_if_full().await?;
@@ -369,18 +413,42 @@ impl<'p> Sink<'p> {
         self.flush_held(out).await
     }
 
-    /// The groups in order of their keys.
-    async fn group_order(&mut self, group: &Group, states: &mut Vec<GroupState>) -> Result<Vec<usize>> {
-        if states.is_empty() && (group.keys.is_empty() || group.rollup) && !group.each_row {
-            self.buffers.groups.insert(&[]);
-            states.push(GroupState::new(group, &[], 0));
+    /// What a group has; `None`: it does not satisfy HAVING.
+    fn group_values(&self, group: &Group, groups: &mut Groups, number: usize) -> Result<Option<Vec<Datum<'static>>>> {
+        let pairs = group.aggregates.iter().zip(groups.accumulators(group, number));
+        let mut values = pairs.map(|(a, all)| std::mem::take(all).value(a, self.env)).collect::<Result<Vec<_>>>()?;
+        let (first, keys) = (groups.first(number), groups.keys.get(number).map_or(group.keys.len(), |&k| k.into()));
+        self.push_group_values(group, first, keys, &mut values)?;
+        Ok(self.passes_having(group, first, &values)?.then_some(values))
+    }
+
+    /// The groups in order of their keys; with what they have if those that HAVING leaves out were found.
+    async fn group_order(&mut self, group: &Group, groups: &mut Groups) -> Result<Vec<Ordered>> {
+        let mut order: Vec<Ordered> = Vec::new();
+        for number in 0..groups.len() {
+            self.bytes += size_of::<Ordered>();
+            match group.having {
+                None => order.push((number, None)),
+                Some(_) => {
+                    self.env.breathe(1).await?;
+                    if let Some(values) = self.group_values(group, groups, number)? {
+                        self.bytes += size_of::<Datum<'_>>() * values.len();
+                        order.push((number, Some(values)));
+                    }
+                }
+            }
         }
-        let mut numbers: Vec<usize> = (0..states.len()).collect();
+        self.check_memory()?;
+        if group.each_row {
+            return Ok(order);
+        }
         let keys = &self.buffers.groups;
-        if !group.each_row {
-            turns::sort(&mut numbers, |a, b| keys.get(*a).cmp(&keys.get(*b)), self.env).await?;
-        }
-        Ok(numbers)
+        let mut numbered: Vec<(u128, u32)> =
+            order.iter().zip(0..).map(|((number, _), at)| (prefix(keys.get(*number)), at)).collect();
+        let whole = |at: u32| keys.get(order[at as usize].0);
+        turns::sort(&mut numbered, |a, b| a.0.cmp(&b.0).then_with(|| whole(a.1).cmp(&whole(b.1))), self.env).await?;
+        let take = |(_, at): (u128, u32)| std::mem::take(&mut order[at as usize]);
+        Ok(numbered.into_iter().map(take).collect())
     }
 
     /// Computes the window functions of all rows, which go on then.

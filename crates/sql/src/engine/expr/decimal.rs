@@ -7,9 +7,29 @@ pub const DIVISION_DIGITS: u8 = 4;
 /// MySQL's largest scale.
 pub const SCALE_MAX: u8 = 30;
 
+const POWERS: [i128; DIGITS_MAX + 1] = {
+    let mut powers = [1; DIGITS_MAX + 1];
+    let mut n = 1;
+    while n <= DIGITS_MAX {
+        powers[n] = powers[n - 1] * 10;
+        n += 1;
+    }
+    powers
+};
+
 /// `10^n`; `None` beyond the representation.
+#[inline]
 pub fn power_of_ten(n: u8) -> Option<i128> {
-    10i128.checked_pow(u32::from(n))
+    POWERS.get(usize::from(n)).copied()
+}
+
+/// The product; that of two numbers of 64 bits always fits.
+#[inline]
+fn product(x: i128, y: i128) -> Option<i128> {
+    match (i64::try_from(x), i64::try_from(y)) {
+        (Ok(x), Ok(y)) => Some(i128::from(x) * i128::from(y)),
+        _ => x.checked_mul(y),
+    }
 }
 
 /// A plain decimal number (`[+-]digits[.digits]`), all of it.
@@ -63,9 +83,13 @@ pub fn parse_prefix(text: &[u8]) -> Option<(i128, u8, &[u8])> {
 }
 
 /// Changes the scale, rounding half away from zero; `None` on overflow.
+#[inline]
 pub fn rescale(unscaled: i128, from: u8, to: u8) -> Option<i128> {
-    if to >= from {
-        return unscaled.checked_mul(power_of_ten(to - from)?);
+    if to == from {
+        return Some(unscaled);
+    }
+    if to > from {
+        return product(unscaled, power_of_ten(to - from)?);
     }
     let Some(divisor) = power_of_ten(from - to) else { return Some(0) };
     let (quotient, remainder) = (unscaled / divisor, unscaled % divisor);
@@ -86,7 +110,7 @@ pub fn align(a: (i128, u8), b: (i128, u8)) -> Option<(i128, i128, u8)> {
 
 /// The product, at most [`SCALE_MAX`] digits behind the point.
 pub fn multiply(x: (i128, u8), y: (i128, u8)) -> Option<(i128, u8)> {
-    let (product, scale) = (x.0.checked_mul(y.0)?, x.1 + y.1);
+    let (product, scale) = (product(x.0, y.0)?, x.1 + y.1);
     if scale > SCALE_MAX { Some((rescale(product, scale, SCALE_MAX)?, SCALE_MAX)) } else { Some((product, scale)) }
 }
 

@@ -619,8 +619,31 @@ fn overflow(kind: &str, op: &str, a: &Datum<'_>, b: &Datum<'_>) -> crate::wire::
     errors::overflow(kind, &format!("({} {op} {})", a.as_string(), b.as_string()))
 }
 
+/// The sum, difference or product of two numbers with a fixed point, all of whose digits are shown, where it fits.
+#[inline]
+fn plain_arith(op: ArithOp, left: &Datum<'_>, right: &Datum<'_>) -> Option<Datum<'static>> {
+    let (x, y) = match (left, right) {
+        (Datum::Decimal { unscaled, scale }, Datum::Decimal { unscaled: other, scale: of_other }) => {
+            ((*unscaled, *scale), (*other, *of_other))
+        }
+        (Datum::Decimal { unscaled, scale }, Datum::Int(n)) => ((*unscaled, *scale), (i128::from(*n), 0)),
+        (Datum::Int(n), Datum::Decimal { unscaled, scale }) => ((i128::from(*n), 0), (*unscaled, *scale)),
+        _ => return None,
+    };
+    let (unscaled, scale) = match op {
+        ArithOp::Mul if x.1 + y.1 <= decimal::SCALE_MAX => decimal::multiply(x, y)?,
+        ArithOp::Add => decimal::align(x, y).and_then(|(x, y, scale)| Some((x.checked_add(y)?, scale)))?,
+        ArithOp::Sub => decimal::align(x, y).and_then(|(x, y, scale)| Some((x.checked_sub(y)?, scale)))?,
+        _ => return None,
+    };
+    Some(Datum::Decimal { unscaled, scale })
+}
+
 pub fn arith(op: ArithOp, left: &Datum<'_>, right: &Datum<'_>) -> Result<Datum<'static>> {
     use ArithOp::*;
+    if let Some(result) = plain_arith(op, left, right) {
+        return Ok(result);
+    }
     let (Some(a), Some(b)) = (left.number(), right.number()) else { return Ok(Datum::Null) };
     let symbol = match op {
         Add => "+",

@@ -69,6 +69,16 @@ impl Access {
     pub fn has(&self, is: impl Fn(&Expr) -> bool) -> bool {
         self.full.as_ref().is_some_and(|e| e.any(is))
     }
+
+    /// What rows must still be asked that the bound path and its filter bring.
+    pub fn unanswered(&self, bound: &BoundPath) -> Option<&Expr> {
+        let is_exact = bound.exact && !matches!(self.path, Path::Points { index: Some(_), .. });
+        match is_exact {
+            true if bound.decides => None,
+            true => self.rest.as_ref(),
+            false => self.full.as_ref(),
+        }
+    }
 }
 
 /// A path with its values.

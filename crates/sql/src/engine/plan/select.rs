@@ -21,7 +21,7 @@ use crate::{
         catalog::Table,
         errors,
         expr::{
-            Builder, Expr, Kind,
+            ArithOp, Builder, Expr, Kind,
             build::{Aggregate, Precedence, WindowPlace, collation_of, ranked},
         },
         information_schema, view_text,
@@ -50,6 +50,8 @@ pub struct OrderKey {
 pub struct Group {
     pub keys: Vec<OrderKey>,
     pub aggregates: Vec<Aggregate>,
+    /// All of them by number; those of one argument, which is evaluated once for a row, together.
+    pub same_argument: Vec<Vec<usize>>,
     pub having: Option<Expr>,
     /// Each row is a group by itself: there are window functions, and no GROUP BY.
     pub each_row: bool,
@@ -58,6 +60,26 @@ pub struct Group {
     /// For each call of GROUPING() the keys that it names.
     pub groupings: Vec<Vec<usize>>,
     pub windows: Option<Box<Windows>>,
+}
+
+/// The aggregates by number, those of the same argument together where nobody can tell how often that is evaluated.
+fn same_argument(aggregates: &[Aggregate]) -> Vec<Vec<usize>> {
+    let is_plain = |e: &Expr| match e {
+        Expr::Column(c) => matches!(Kind::of(c.ty), Kind::Int | Kind::UInt | Kind::Decimal(_) | Kind::Double),
+        Expr::Arith(op, ..) => matches!(op, ArithOp::Add | ArithOp::Sub | ArithOp::Mul),
+        Expr::Const(d) => d.is_number(),
+        _ => false,
+    };
+    let mut all: Vec<Vec<usize>> = Vec::new();
+    for (at, aggregate) in aggregates.iter().enumerate() {
+        let shared = aggregate.argument.as_ref().filter(|e| !e.any(|e| !is_plain(e)));
+        let same = |list: &&mut Vec<usize>| shared.is_some() && aggregates[list[0]].argument.as_ref() == shared;
+        match all.iter_mut().find(same) {
+            Some(list) => list.push(at),
+            None => all.push(vec![at]),
+        }
+    }
+    all
 }
 
 impl Group {
@@ -271,7 +293,10 @@ impl Planner<'_> {
         }
         let windows = (!windows.calls.is_empty()).then(|| Box::new(windows));
         let is_held = !each_row || windows.is_some();
-        let group = is_held.then_some(Group { keys, aggregates, having, each_row, rollup, groupings, windows });
+        let group = is_held.then(|| {
+            let same_argument = same_argument(&aggregates);
+            Group { keys, aggregates, same_argument, having, each_row, rollup, groupings, windows }
+        });
         let counts_all = select.select_modifiers.as_ref().is_some_and(|m| m.sql_calc_found_rows);
         let (limit, offset) = self.limit(query.limit_clause.as_ref())?;
         let lock = lock_of(&query.locks)?;

@@ -188,13 +188,14 @@ async fn of_table<C: Consumer>(pipeline: &Pipeline<'_, '_, C>, leaf: &JoinStep) 
     if s.bound.empty {
         return Ok(rows);
     }
+    let filter = access.unanswered(&s.bound);
     let seen = run.seen(&table.schema);
     let columns = Some(columns.as_slice());
     let mut source = Source::open(run.cluster, &mut s, table, access, columns, seen, false, false, u64::MAX).await?;
     while source.next(&mut s).await? {
         run.env.may_go_on()?;
         for row in s.rows.iter().flatten() {
-            if passes(access.full.as_ref(), &context(run, pipeline.given, &leaf.row, row))? {
+            if passes(filter, &context(run, pipeline.given, &leaf.row, row))? {
                 rows.push(row);
             }
         }

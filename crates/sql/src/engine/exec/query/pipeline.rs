@@ -196,6 +196,7 @@ impl<'q, 'r, C: Consumer> Pipeline<'q, 'r, C> {
         if s.bound.empty {
             return Ok(true);
         }
+        let filter = access.unanswered(&s.bound);
         let seen = run.seen(&table.schema);
         let columns = Some(columns.as_slice());
         let mut source =
@@ -214,7 +215,7 @@ impl<'q, 'r, C: Consumer> Pipeline<'q, 'r, C> {
             let (mut read, mut kept) = (0, 0);
             for row in s.rows.iter().flatten() {
                 read += 1;
-                let local = passes(access.full.as_ref(), &self.context(&leaf.row, row))?;
+                let local = passes(filter, &self.context(&leaf.row, row))?;
                 is_found |= local;
                 if !local {
                     continue;
