@@ -338,6 +338,20 @@ impl SqlEngine {
         statistics.generation() != before
     }
 
+    /// # Errors
+    /// 1044 and 1049 unless there is such a database for the account.
+    pub(super) async fn find_database(&self, session: &mut Session, database: &str) -> Result<()> {
+        let catalog = self.catalog().await?;
+        let known = database.eq_ignore_ascii_case("information_schema")
+            || catalog.databases.contains_key(database)
+            || catalog.virtual_tables(database).is_some();
+        self.require_database(session, database).await?;
+        if !known && !self.fetch_catalog().await?.databases.contains_key(database) {
+            return Err(errors::unknown_database(database));
+        }
+        Ok(())
+    }
+
     /// The plan of a statement's own text, its tables measured; `limit`: rows of a SELECT that names no limit.
     pub(super) async fn plan_measured(
         &self,
@@ -829,14 +843,7 @@ impl Engine for SqlEngine {
     }
 
     async fn init_db(&self, session: &mut Session, database: &str) -> Result<()> {
-        let catalog = self.catalog().await?;
-        let known = database.eq_ignore_ascii_case("information_schema")
-            || catalog.databases.contains_key(database)
-            || catalog.virtual_tables(database).is_some();
-        self.require_database(session, database).await?;
-        if !known && !self.fetch_catalog().await?.databases.contains_key(database) {
-            return Err(errors::unknown_database(database));
-        }
+        self.find_database(session, database).await?;
         session.env.database = Some(database.to_owned());
         let collation = self.catalog().await?.databases.get(database).copied();
         session.env.variables.set_database(Some(collation.unwrap_or(Collation::Utf8mb3GeneralCi)));

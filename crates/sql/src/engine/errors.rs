@@ -324,6 +324,12 @@ pub fn explain_into(format: Option<&str>) -> SqlError {
         Some(name) => error(6007, b"0A000", format!("EXPLAIN INTO does not support FORMAT={name}.")),
     }
 }
+pub fn explain_connection_into() -> SqlError {
+    error(6009, b"0A000", "EXPLAIN FOR CONNECTION does not support the INTO clause.".to_owned())
+}
+pub fn old_json_format() -> SqlError {
+    not_supported("explain_json_format_version = 1; EXPLAIN FORMAT=JSON writes version 2 only, so leave it at 2")
+}
 pub fn unknown_format(name: &str) -> SqlError {
     error(1791, b"HY000", format!("Unknown EXPLAIN format name: '{name}'"))
 }

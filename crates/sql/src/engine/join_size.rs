@@ -7,7 +7,7 @@ use super::{
     dispatch::SqlEngine,
     errors::{self, Result},
     exec::lock,
-    explain,
+    explain::columns,
     expr::{Datum, build::AggregateKind},
     plan::{Plan, Select, select::Group},
     session::Session,
@@ -25,7 +25,7 @@ impl SqlEngine {
         let Some(most) = session.env.variables.join_limit() else { return Ok(()) };
         let Some(select) = plan.reading().filter(|select| !asks_for_counts(select)) else { return Ok(()) };
         self.learn_sizes(catalog, plan).await;
-        let mut all = explain::combinations(plan, &catalog.statistics);
+        let mut all = columns::combinations(plan, &catalog.statistics);
         if stops_at_limit(select) {
             let limit = lock::limit(session, &select.layout, select.limit.as_ref(), params)?;
             let offset = lock::limit(session, &select.layout, select.offset.as_ref(), params)?;

@@ -40,8 +40,6 @@ pub mod errors;
 pub mod event;
 pub mod exec;
 mod explain;
-mod explain_expr;
-mod explain_tree;
 pub mod expr;
 pub mod foreign_key;
 pub mod full_text;

@@ -1,4 +1,4 @@
-//! SHOW, DESCRIBE and EXPLAIN.
+//! SHOW, and DESCRIBE of tables.
 
 use crate::engine::{characters::is_said, key_parts};
 use apus_types::collate::{Charset, Collation};
@@ -9,13 +9,11 @@ use super::{
     catalog::{Catalog, Table},
     dispatch::SqlEngine,
     errors::{self, Result},
-    exec::{self, probe::Counts},
-    explain, explain_tree, foreign_key, full_text, grant_tables, information_schema, performance_schema,
-    plan::Select,
+    explain, foreign_key, full_text, grant_tables, information_schema, performance_schema,
     planning::plan_text,
     processlist, reals,
     rules::{self, functional::is_part},
-    session::{ERROR, Fail, Session, Warning},
+    session::{ERROR, Session, Warning},
     show_filter::Filter,
     show_heading,
     token::{Token, Tokens},
@@ -33,7 +31,7 @@ pub fn table(session: &mut Session, out: &mut Output<'_>, names: &[&str], rows: 
     warned_table(session, out, names, rows, 0);
 }
 
-fn warned_table(
+pub fn warned_table(
     session: &mut Session,
     out: &mut Output<'_>,
     names: &[&str],
@@ -350,58 +348,6 @@ impl SqlEngine {
         next.await.map(Some).map_err(|e| errors::from_client(&e))
     }
 
-    /// EXPLAIN of a statement.
-    async fn explain(
-        &self,
-        session: &mut Session,
-        how: explain::Form,
-        query: &str,
-        out: &mut Output<'_>,
-    ) -> Result<()> {
-        let catalog = self.catalog().await?;
-        let limit = session.env.variables.select_limit;
-        let plan = self.plan_measured(&catalog, &session.env, query, Vec::new(), limit).await?;
-        self.authorize(session, &plan.names().needs).await?;
-        let statistics = &catalog.statistics;
-        self.learn_sizes(&catalog, &plan).await;
-        let text = match how {
-            explain::Form::Rows => {
-                table(session, out, &explain::COLUMNS, &explain::rows(&plan, statistics));
-                return Ok(());
-            }
-            explain::Form::Tree => explain_tree::text(&plan, statistics, None),
-            explain::Form::Analyzed => {
-                let counts = match plan.reading() {
-                    Some(select) => Some(self.count_select(session, &catalog, select).await?),
-                    None => None,
-                };
-                explain_tree::text(&plan, statistics, counts.as_ref())
-            }
-        };
-        table(session, out, &["EXPLAIN"], &[vec![Some(text)]]);
-        Ok(())
-    }
-
-    /// Runs a SELECT for what its steps do.
-    async fn count_select(&self, session: &mut Session, catalog: &Catalog, select: &Select) -> Result<Counts> {
-        if select.lock.is_some() || select.locked.is_some() {
-            return Err(errors::not_supported("EXPLAIN ANALYZE of a locking read"));
-        }
-        let reads = session.reads.clone();
-        let cluster = self.cluster(catalog, &reads);
-        session.fix_characteristics();
-        let sent = if session.own.has_waiting() { exec::send_waiting(session).await } else { Ok(()) };
-        let counted = match sent {
-            Ok(()) => exec::query::counted(cluster, session, select).await,
-            Err(e) => Err(e),
-        };
-        session.env.take_notes().iter().for_each(|e| session.warn_error(e));
-        counted.map_err(|fail| match fail {
-            Fail::Sql(e) => e,
-            Fail::Client(e) => errors::from_client(&e),
-        })
-    }
-
     pub(super) async fn show(
         &self,
         session: &mut Session,
@@ -411,8 +357,9 @@ impl SqlEngine {
     ) -> Result<()> {
         if t.word("explain") || t.word("describe") || t.word("desc") {
             let unsaid = session.env.variables.get("explain_format", false)?.as_string();
-            if let Some((how, begin)) = explain::parse(t, &unsaid)? {
-                return Box::pin(self.explain(session, how, sql.get(begin..).unwrap_or(""), out)).await;
+            if let Some(request) = explain::parse(t, &unsaid)? {
+                let statement = sql.get(request.begin..).unwrap_or("");
+                return Box::pin(self.explain(session, &request, statement, out)).await;
             }
             let name = t.name()?;
             let filter = match t.peek() {

@@ -15,11 +15,12 @@ use crate::engine::{
     expr::{CompareOp, Context, Expr},
 };
 
+/// One test; columns are those of the table.
 #[derive(Debug, Clone)]
-enum Test {
+pub enum Test {
     Ranges { column: u16, alternatives: Vec<Interval>, negated: bool },
     IsNull { column: u16, negated: bool },
-    Columns { left: u16, orders: u8, right: u16 },
+    Columns { left: u16, op: CompareOp, right: u16 },
 }
 
 /// Tests of rows, in the order of their conditions.
@@ -49,6 +50,10 @@ impl Pushed {
             }
         }
         pushed
+    }
+
+    pub fn tests(&self) -> &[Test] {
+        &self.tests
     }
 
     pub fn has_tests(&self) -> bool {
@@ -106,8 +111,8 @@ impl Test {
     ) -> Result<bool> {
         one.clear();
         let (column, alternatives, negated) = match *self {
-            Test::Columns { left, orders, right } => {
-                filter::push_columns(out, left, orders, right);
+            Test::Columns { left, op, right } => {
+                filter::push_columns(out, left, filter::orders(|order| op.holds(order)), right);
                 return Ok(true);
             }
             Test::IsNull { column, negated } => {
@@ -169,12 +174,8 @@ fn push_others<'r>(
 fn test_of(schema: &TableSchema, condition: &Expr) -> Option<Test> {
     let positive = match condition {
         Expr::Compare(op, a, b, _) if let (Expr::Column(left), Expr::Column(right)) = (&**a, &**b) => {
-            let orders = filter::orders(|order| op.holds(order));
-            return filter::are_comparable(left.ty, right.ty).then_some(Test::Columns {
-                left: left.slot,
-                orders,
-                right: right.slot,
-            });
+            let (are_comparable, op) = (filter::are_comparable(left.ty, right.ty), *op);
+            return are_comparable.then_some(Test::Columns { left: left.slot, op, right: right.slot });
         }
         Expr::IsNull { expr, negated } => {
             let Expr::Column(c) = &**expr else { return None };

@@ -107,6 +107,7 @@ static DEFINITIONS: &[Definition] = &[
     text("default_storage_engine", "InnoDB"),
     fixed("div_precision_increment", ANY, "4"),
     text("explain_format", "TREE"),
+    n("explain_json_format_version", "2", 1, 2),
     v("event_scheduler", Type::Word(&OFF_ON), "ON", Scope::Global),
     v("error_count", ANY, "0", Scope::Told),
     fixed("explicit_defaults_for_timestamp", Type::Bool, "1"),

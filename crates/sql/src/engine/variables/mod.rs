@@ -381,6 +381,7 @@ impl Variables {
             "autocommit" => self.autocommit = on,
             "max_error_count" => self.max_error_count = usize::try_from(number).unwrap_or(WARNINGS_MAX),
             "apus_durability" => self.on_disk = text == CLASSES[1],
+            "explain_json_format_version" if number == 1 => return Err(errors::old_json_format()),
             "foreign_key_checks" => self.foreign_key_checks = on,
             "session_track_schema" => self.track_schema = on,
             "session_track_state_change" => self.track_state = on,

@@ -1,4 +1,4 @@
-//! EXPLAIN: what a plan reads and how, in MySQL's columns.
+//! EXPLAIN FORMAT=TRADITIONAL: what a plan reads and how, in MySQL's columns.
 //!
 //! Blocks are numbered as they are met, each with its tables in the order in which they are joined. `rows` is what the order was chosen by: rows read of a table, for each
 //! row before it where keys lead to them. `filtered`, `possible_keys` and `key_len` are NULL: only the key that is used is named.
@@ -7,9 +7,8 @@ use std::collections::BTreeMap;
 
 use apus_types::IndexNo;
 
-use super::{
+use super::super::{
     catalog::Table,
-    errors::{self, Result},
     plan::{
         Plan, Select,
         access::{Access, Path},
@@ -19,7 +18,6 @@ use super::{
         query::{Asked, Body, Given, JoinStep, Leaf, StepKind, Subquery},
     },
     statistics::Statistics,
-    token::Tokens,
 };
 
 pub const COLUMNS: [&str; 12] = [
@@ -38,66 +36,6 @@ pub const COLUMNS: [&str; 12] = [
 ];
 
 type Row = Vec<Option<String>>;
-
-/// What is to be said of a plan.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Form {
-    /// A line for each table.
-    Rows,
-    /// Its steps.
-    Tree,
-    /// Its steps, and what was counted when they ran.
-    Analyzed,
-}
-
-/// Values of `explain_format`, by number.
-const FORMATS: [&str; 4] = ["TRADITIONAL", "TRADITIONAL_STRICT", "TREE", "JSON"];
-
-/// The value of `explain_format` that a name or a number means.
-pub fn format_of(text: &str) -> Option<&'static str> {
-    let by_number = text.parse::<usize>().ok().and_then(|at| FORMATS.get(at));
-    by_number.or_else(|| FORMATS.iter().find(|name| text.eq_ignore_ascii_case(name))).copied()
-}
-
-/// What stands behind EXPLAIN, and where the statement begins; `None`: the columns of a table are meant. `unsaid`: the form where the statement names none.
-///
-/// # Errors
-/// 1235 of a form that there is not, 1791 of one that nobody knows.
-pub fn parse(t: &mut Tokens, unsaid: &str) -> Result<Option<(Form, usize)>> {
-    let is_analyzed = t.word("analyze");
-    let format = if t.peek_word("format") && t.second_is('=') {
-        t.skip();
-        t.skip();
-        if t.peek_word("default") {
-            return Err(t.error());
-        }
-        Some(t.identifier()?.to_ascii_uppercase())
-    } else {
-        None
-    };
-    if t.peek_word("for") && t.second_word("connection") {
-        let what = if is_analyzed { "EXPLAIN ANALYZE FOR CONNECTION" } else { "EXPLAIN FOR CONNECTION" };
-        return Err(errors::not_supported(what));
-    }
-    let form = match (is_analyzed, format.as_deref().unwrap_or(unsaid)) {
-        (true, "TREE") => Form::Analyzed,
-        (true, "TRADITIONAL" | "TRADITIONAL_STRICT") if format.is_none() => Form::Analyzed,
-        (true, "TRADITIONAL") => return Err(errors::not_supported("EXPLAIN ANALYZE with TRADITIONAL format")),
-        (false, "TRADITIONAL") => Form::Rows,
-        (false, "TRADITIONAL_STRICT") if format.is_none() => Form::Rows,
-        (false, "TREE") => Form::Tree,
-        (_, "JSON") => return Err(errors::not_supported("EXPLAIN FORMAT=JSON")),
-        (_, other) => return Err(errors::unknown_format(other)),
-    };
-    if t.peek_word("into") {
-        return Err(errors::explain_into(format.as_deref()));
-    }
-    const WORDS: [&str; 8] = ["select", "insert", "update", "delete", "replace", "with", "table", "values"];
-    if !WORDS.iter().any(|word| t.peek_word(word)) && !t.peek_symbol('(') {
-        return if is_analyzed || format.is_some() { Err(t.error()) } else { Ok(None) };
-    }
-    Ok(t.offset().map(|begin| (form, begin)))
-}
 
 struct Lines<'l> {
     statistics: &'l Statistics,

@@ -1,12 +1,13 @@
-//! Expressions of a plan as EXPLAIN FORMAT=TREE writes them.
+//! Expressions of a plan as EXPLAIN writes them.
 //!
 //! A planned expression names columns by their places in the row that it is evaluated over, so whoever prints it says what stands there.
 
-use super::{
+use super::super::{
     bits,
     expr::{ArithOp, CompareOp, Datum, Expr},
     plan::{
         access::{Interval, Path},
+        pushed_condition::{Pushed, Test},
         select::{Group, OrderKey},
     },
     rules::functional,
@@ -86,9 +87,9 @@ impl Names<'_> {
         }
     }
 
-    pub fn keys(&self, keys: &[OrderKey]) -> String {
+    pub fn keys(&self, keys: &[OrderKey]) -> Vec<String> {
         let one = |k: &OrderKey| format!("{}{}", self.text(&k.expr), if k.descending { " DESC" } else { "" });
-        keys.iter().map(one).collect::<Vec<_>>().join(", ")
+        keys.iter().map(one).collect()
     }
 
     /// The values by which a path finds its rows; `None` where it reads everything.
@@ -109,7 +110,8 @@ impl Names<'_> {
             Path::Points { columns, values, .. } => {
                 let one = |(c, list): (&u16, &Vec<Expr>)| {
                     let values = list.iter().map(|e| format!("({} = {})", name(c), self.text(e)));
-                    values.collect::<Vec<_>>().join(" OR ")
+                    let values = values.collect::<Vec<_>>().join(" OR ");
+                    if list.len() > 1 && columns.len() > 1 { format!("({values})") } else { values }
                 };
                 Some(columns.iter().zip(values).map(one).collect::<Vec<_>>().join(" AND "))
             }
@@ -132,6 +134,15 @@ impl Names<'_> {
         }
     }
 
+    /// The ranges that a path reads: [`bounds`](Names::bounds) with each alternative in parentheses.
+    pub fn ranges(bounds: &str, path: &Path) -> String {
+        match path {
+            Path::Points { rows: true, .. } | Path::Union { .. } => bounds.to_owned(),
+            Path::Points { columns, .. } if columns.len() == 1 => bounds.to_owned(),
+            Path::Points { .. } | Path::Range { .. } => format!("({bounds})"),
+        }
+    }
+
     /// What holds of every row that a path finds, as [`Names::text`] writes such conditions.
     pub fn said(&self, table: &TableSchema, shown: &str, path: &Path) -> Vec<String> {
         let (columns, values): (_, Vec<&Expr>) = match path {
@@ -144,10 +155,27 @@ impl Names<'_> {
         let pair = |(column, value): (&u16, &Expr)| {
             let column = &table.columns[usize::from(*column)];
             let name = functional::expression(column).map_or_else(|| format!("{shown}.{}", column.name), str::to_owned);
-            let value = self.text(value);
-            [format!("({name} = {value})"), format!("({value} = {name})")]
+            either_way(&name, &self.text(value))
         };
         columns.iter().zip(values).flat_map(pair).collect()
+    }
+
+    /// What data nodes ask of rows; `columns`: what those of the table are called.
+    pub fn pushed(&self, columns: &[String], pushed: &Pushed) -> String {
+        let name = |column: &u16| columns.get(usize::from(*column)).map_or(UNKNOWN, String::as_str);
+        let one = |test: &Test| match test {
+            Test::Ranges { column, alternatives, negated } => {
+                let one = |i: &Interval| self.interval(name(column), i.low.as_ref(), i.high.as_ref());
+                let said = alternatives.iter().map(one).collect::<Vec<_>>().join(" or ");
+                if *negated { format!("(not({said}))") } else { format!("({said})") }
+            }
+            Test::IsNull { column, negated } => {
+                format!("({} is {}null)", name(column), if *negated { "not " } else { "" })
+            }
+            Test::Columns { left, op, right } => format!("({} {} {})", name(left), comparison(*op), name(right)),
+        };
+        let tests: Vec<String> = pushed.tests().iter().map(one).collect();
+        if let [one] = tests.as_slice() { one.clone() } else { format!("({})", tests.join(" and ")) }
     }
 
     fn interval(&self, column: &str, low: Option<&(Expr, bool)>, high: Option<&(Expr, bool)>) -> String {
@@ -161,6 +189,11 @@ impl Names<'_> {
         let high = high.map_or_else(String::new, |(e, included)| format!(" {} {}", sign(included), self.text(e)));
         format!("{low}{column}{high}")
     }
+}
+
+/// That two values are equal, whichever stands first.
+pub fn either_way(a: &str, b: &str) -> [String; 2] {
+    [format!("({a} = {b})"), format!("({b} = {a})")]
 }
 
 fn constant(value: &Datum<'_>) -> String {

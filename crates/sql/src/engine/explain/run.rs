@@ -1,0 +1,96 @@
+//! EXPLAIN of a statement: it is planned, run where that is asked for, and what is to be said goes to the client or into a variable.
+
+use super::{
+    super::{
+        catalog::Catalog,
+        dispatch::SqlEngine,
+        errors::{self, Result},
+        exec::{self, probe::Counts},
+        expr::Datum,
+        plan::{Plan, Select},
+        session::{Fail, Session},
+        show, utility,
+    },
+    Form, Request, columns, json, tree,
+};
+use crate::server::Output;
+
+impl SqlEngine {
+    /// Answers an EXPLAIN.
+    pub(in crate::engine) async fn explain(
+        &self,
+        session: &mut Session,
+        request: &Request,
+        statement: &str,
+        out: &mut Output<'_>,
+    ) -> Result<()> {
+        session.clear_warnings();
+        if let Some(database) = &request.database {
+            self.find_database(session, database).await?;
+        }
+        let catalog = self.catalog().await?;
+        let plan = self.plan_explained(session, &catalog, request, statement).await?;
+        self.authorize(session, &plan.names().needs).await?;
+        let statistics = &catalog.statistics;
+        self.learn_sizes(&catalog, &plan).await;
+        let counts = match plan.reading().filter(|_| request.is_analyzed) {
+            Some(select) => Some(self.count_select(session, &catalog, select).await?),
+            None => None,
+        };
+        let text = match request.form {
+            Form::Rows => {
+                show::table(session, out, &columns::COLUMNS, &columns::rows(&plan, statistics));
+                return Ok(());
+            }
+            Form::Tree => tree::text(&plan, statistics, counts.as_ref()),
+            Form::Json => json::text(&plan, statistics, statement, counts.as_ref()),
+        };
+        let Some(variable) = &request.variable else {
+            let warnings = session.warning_count();
+            show::warned_table(session, out, &["EXPLAIN"], &[vec![Some(text)]], warnings);
+            return Ok(());
+        };
+        session.env.assign(variable, Datum::text(text))?;
+        session.env.keep_assigned();
+        session.env.found_rows = 1; // the document counts as one, as in MySQL
+        utility::ok(session, out)
+    }
+
+    /// The plan of a statement, whose names may be of another database than the session's.
+    async fn plan_explained(
+        &self,
+        session: &mut Session,
+        catalog: &Catalog,
+        request: &Request,
+        statement: &str,
+    ) -> Result<Plan> {
+        let limit = session.env.variables.select_limit;
+        let Some(database) = &request.database else {
+            return self.plan_measured(catalog, &session.env, statement, Vec::new(), limit).await;
+        };
+        let before = session.env.database.replace(database.clone());
+        let plan = self.plan_measured(catalog, &session.env, statement, Vec::new(), limit).await;
+        session.env.database = before;
+        plan
+    }
+
+    /// Runs a SELECT for what its steps do.
+    async fn count_select(&self, session: &mut Session, catalog: &Catalog, select: &Select) -> Result<Counts> {
+        if select.lock.is_some() || select.locked.is_some() {
+            return Err(errors::not_supported("EXPLAIN ANALYZE of a locking read"));
+        }
+        let reads = session.reads.clone();
+        let cluster = self.cluster(catalog, &reads);
+        session.fix_characteristics();
+        let sent = if session.own.has_waiting() { exec::send_waiting(session).await } else { Ok(()) };
+        let counted = match sent {
+            Ok(()) => exec::query::counted(cluster, session, select).await,
+            Err(e) => Err(e),
+        };
+        session.env.take_notes().iter().for_each(|e| session.warn_error(e));
+        counted.map_err(|fail| match fail {
+            Fail::Sql(e) => e,
+            Fail::Client(e) => errors::from_client(&e),
+        })
+    }
+}
