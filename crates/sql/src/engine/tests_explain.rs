@@ -36,9 +36,9 @@ fn trees_say_what_is_done() {
         ),
         (
             "SELECT id, (SELECT MAX(d) FROM pair WHERE a = sbtest1.k) FROM sbtest1 WHERE k = (SELECT MIN(a) FROM pair)",
-            "-> Index lookup on sbtest1 using k_1 (k = (select #2))\n\
-             -> Select #2 (subquery; run only once)\n    -> Aggregate in data nodes: min(pair.a)\n        -> Table scan on pair\n\
-             -> Select #3 (subquery; dependent)\n    -> Aggregate: max(pair.d)\n        \
+            "-> Index lookup on sbtest1 using k_1 (k = (select #2))\n    -> Select #2 (subquery in condition; run only once)\n        \
+             -> Aggregate in data nodes: min(pair.a)\n            -> Table scan on pair\n\
+             -> Select #3 (subquery in projection; dependent)\n    -> Aggregate: max(pair.d)\n        \
              -> Index lookup on pair using PRIMARY (a = sbtest1.k)\n",
         ),
         (
@@ -79,8 +79,15 @@ fn trees_say_what_is_done() {
              -> Index range scan on pair using PRIMARY over (((a = 1) OR (a = 2)) AND ((b = 'x') OR (b = 'y')))\n",
         ),
         (
+            "SELECT k, (SELECT MIN(c) FROM pair) FROM sbtest1 WHERE c = (SELECT MAX(b) FROM pair WHERE a = k)",
+            "-> Filter: (sbtest1.c = (select #3))\n    -> Table scan on sbtest1\n    \
+             -> Select #3 (subquery in condition; dependent)\n        -> Aggregate: max(pair.b)\n            \
+             -> Index lookup on pair using PRIMARY (a = sbtest1.k)\n\
+             -> Select #2 (subquery in projection; run only once)\n    -> Aggregate in data nodes: min(pair.c)\n        -> Table scan on pair\n",
+        ),
+        (
             "SELECT * FROM (SELECT (SELECT MIN(k) FROM sbtest1) AS x FROM pair) AS t",
-            "-> Table scan on t\n    -> Materialize\n        -> Table scan on pair\n        -> Select #3 (subquery; run only once)\n            \
+            "-> Table scan on t\n    -> Materialize\n        -> Table scan on pair\n        -> Select #3 (subquery in projection; run only once)\n            \
              -> Aggregate in data nodes: min(sbtest1.k)\n                -> Table scan on sbtest1\n",
         ),
     ] {
@@ -336,10 +343,7 @@ fn documents_of_whole_statements() {
             r#"{
   "query": "SELECT id, (SELECT MAX(d) FROM pair WHERE a = sbtest1.k) FROM sbtest1 WHERE k = (SELECT MIN(a) FROM pair)",
   "query_plan": {
-    "covering": false,
-    "operation": "Index lookup on sbtest1 using k_1 (k = (select #2))",
-    "index_name": "k_1",
-    "subqueries": [
+    "inputs": [
       {
         "inputs": [
           {
@@ -352,7 +356,7 @@ fn documents_of_whole_statements() {
             ]
           }
         ],
-        "heading": "Select #2 (subquery; run only once)",
+        "heading": "Select #2 (subquery in condition; run only once)",
         "subquery": true,
         "cacheable": true,
         "functions": [
@@ -360,8 +364,26 @@ fn documents_of_whole_statements() {
         ],
         "operation": "Aggregate in data nodes: min(pair.a)",
         "access_type": "aggregate",
-        "in_data_nodes": true
-      },
+        "in_data_nodes": true,
+        "subquery_location": "condition"
+      }
+    ],
+    "covering": false,
+    "operation": "Index lookup on sbtest1 using k_1 (k = (select #2))",
+    "index_name": "k_1",
+    "table_name": "sbtest1",
+    "access_type": "index",
+    "key_columns": [
+      "k"
+    ],
+    "schema_name": "d",
+    "used_columns": [
+      "id",
+      "k"
+    ],
+    "lookup_condition": "k = (select #2)",
+    "index_access_type": "index_lookup",
+    "inputs_from_select_list": [
       {
         "inputs": [
           {
@@ -382,28 +404,17 @@ fn documents_of_whole_statements() {
             "index_access_type": "index_lookup"
           }
         ],
-        "heading": "Select #3 (subquery; dependent)",
+        "heading": "Select #3 (subquery in projection; dependent)",
         "subquery": true,
         "dependent": true,
         "functions": [
           "max(pair.d)"
         ],
         "operation": "Aggregate: max(pair.d)",
-        "access_type": "aggregate"
+        "access_type": "aggregate",
+        "subquery_location": "projection"
       }
-    ],
-    "table_name": "sbtest1",
-    "access_type": "index",
-    "key_columns": [
-      "k"
-    ],
-    "schema_name": "d",
-    "used_columns": [
-      "id",
-      "k"
-    ],
-    "lookup_condition": "k = (select #2)",
-    "index_access_type": "index_lookup"
+    ]
   },
   "query_type": "select",
   "json_schema_version": "2.0"

@@ -2,7 +2,7 @@
 //!
 //! A step is an object whose `inputs` are the steps that it works on; the members are MySQL's, in MySQL's order, which is that of every JSON document here. MySQL's costs are not there, because
 //! nothing here has any, and neither are the lists of columns that it takes out of conditions (`filter_columns`, `join_columns`, `lookup_references`). `query` is the statement as it was sent, where MySQL shows what it
-//! has made of it. Apus's own: `subqueries`, those that the block of a step runs; `in_data_nodes`, an aggregate that is computed beside the data; `tables` of UPDATE, as MySQL has it of DELETE.
+//! has made of it. Apus's own: `in_data_nodes`, an aggregate that is computed beside the data; `tables` of UPDATE, as MySQL has it of DELETE.
 //! After EXPLAIN ANALYZE a step that counts its rows has the `actual_` members; they are NULL where it was never run.
 
 use std::time::Duration;
@@ -61,7 +61,7 @@ fn object(step: &Step, counts: Option<&Counts>) -> Json {
     if let (Some(counts), Some(part)) = (counts, step.part) {
         members.extend(actual(counts, part));
     }
-    for (name, steps) in [("inputs", &step.inputs), ("subqueries", &step.subqueries)] {
+    for (name, steps) in [("inputs", &step.inputs), ("inputs_from_select_list", &step.in_select_list)] {
         if !steps.is_empty() {
             members.push((name, Json::Array(steps.iter().map(|step| object(step, counts)).collect())));
         }

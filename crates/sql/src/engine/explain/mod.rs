@@ -1,10 +1,11 @@
 //! EXPLAIN: which form is asked for of what, and what each of them says of a plan.
 //!
-//! - [`columns`]: a row for each table. [`steps`]: the steps of a plan, with [`names`] for what they compute and [`reads`] for how they read tables;
-//!   [`tree`] prints them as text and [`json`] as a document.
+//! - [`columns`]: a row for each table. [`steps`]: the steps of a plan, with [`names`] for what they compute, [`reads`] for how they read tables and [`joins`] for how
+//!   they join them; [`tree`] prints them as text and [`json`] as a document.
 //! - [`run`]: answers the statement.
 
 pub mod columns;
+mod joins;
 pub mod json;
 mod names;
 mod reads;

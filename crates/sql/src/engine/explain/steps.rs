@@ -2,8 +2,8 @@
 //!
 //! A step says what it does in the words in which MySQL writes its own plans, what that sentence says piece by piece under the names that MySQL's documents give the pieces, how many
 //! rows are expected where that is known, and by which part of the plan its rows are counted when the statement runs ([`super::super::exec::probe`]). There are no costs. Sorting, grouping and
-//! LIMIT of a block are one thing when it is run, so the block's topmost step is what is counted. Subqueries that a block runs are kept beside its topmost step: they are run before
-//! it, or for each row of its joins.
+//! LIMIT of a block are one thing when it is run, so the block's topmost step is what is counted. A subquery is run before its block, or for each row of a join in it; it is shown where
+//! MySQL shows it, below the step whose condition names it, or beside the block's topmost step.
 
 use super::{
     super::{
@@ -20,7 +20,8 @@ use super::{
         },
         statistics::Statistics,
     },
-    names::{Names, either_way},
+    joins::{Sides, joined},
+    names::Names,
     reads::{self, columns_of, columns_of_derived},
 };
 use crate::json::Json;
@@ -42,14 +43,22 @@ pub struct Step {
     pub rows: Option<f64>,
     pub part: Option<Part>,
     pub inputs: Vec<Step>,
-    /// Subqueries that the block runs whose topmost step this is.
-    pub subqueries: Vec<Step>,
+    /// Subqueries of the block whose topmost step this is that no condition names.
+    pub in_select_list: Vec<Step>,
 }
 
 impl Step {
     fn bare(operation: impl Into<String>, inputs: Vec<Step>) -> Step {
         let operation = operation.into();
-        Step { heading: None, operation, members: Vec::new(), rows: None, part: None, inputs, subqueries: Vec::new() }
+        Step {
+            heading: None,
+            operation,
+            members: Vec::new(),
+            rows: None,
+            part: None,
+            inputs,
+            in_select_list: Vec::new(),
+        }
     }
     pub fn new(operation: impl Into<String>, access_type: &str, inputs: Vec<Step>) -> Step {
         Step::bare(operation, inputs).says("access_type", Json::text(access_type))
@@ -71,16 +80,58 @@ impl Step {
     pub fn is(self, name: &'static str) -> Step {
         self.says(name, Json::Bool(true))
     }
-    fn headed(self, heading: impl Into<String>) -> Step {
+    pub fn headed(self, heading: impl Into<String>) -> Step {
         Step { heading: Some(heading.into()), ..self }
     }
-    fn counted(self, part: Part) -> Step {
+    pub fn counted(self, part: Part) -> Step {
         Step { part: Some(part), ..self }
     }
     fn estimated(self, rows: Option<f64>) -> Step {
         Step { rows, ..self }
     }
+
+    /// Puts a subquery below the step whose condition names it, or in the select list.
+    fn place(&mut self, subquery: Asked) {
+        match self.naming(&asked(subquery.number)) {
+            Some(step) => step.inputs.push(subquery.at("condition")),
+            None => self.in_select_list.push(subquery.at("projection")),
+        }
+    }
+    fn naming(&mut self, value: &str) -> Option<&mut Step> {
+        let says = |said: &Json| match said {
+            Json::String(text) => text.contains(value),
+            Json::Array(list) => list.iter().any(|one| matches!(one, Json::String(text) if text.contains(value))),
+            _ => false,
+        };
+        if self.members.iter().any(|(name, said)| CONDITIONS.contains(name) && says(said)) {
+            return Some(self);
+        }
+        self.inputs.iter_mut().find_map(|input| input.naming(value))
+    }
 }
+
+/// A subquery of a block.
+struct Asked {
+    number: u32,
+    once: bool,
+    top: Step,
+}
+
+impl Asked {
+    fn at(self, location: &str) -> Step {
+        let (how, kind) = if self.once { ("run only once", "cacheable") } else { ("dependent", "dependent") };
+        let heading = format!("Select #{} (subquery in {location}; {how})", self.number);
+        self.top.headed(heading).is("subquery").is(kind).says("subquery_location", Json::text(location))
+    }
+}
+
+/// What a subquery is called where its value is used.
+fn asked(number: u32) -> String {
+    format!("(select #{number})")
+}
+
+/// Members that are conditions.
+const CONDITIONS: [&str; 5] = ["condition", "lookup_condition", "ranges", "hash_condition", "extra_condition"];
 
 /// A list of texts.
 pub fn texts(list: impl IntoIterator<Item = String>) -> Json {
@@ -140,7 +191,7 @@ impl Steps<'_> {
     /// The topmost step of a block.
     fn block(&mut self, select: &Select, outside: &Names<'_>) -> Step {
         self.blocks += 1;
-        let mut others = Vec::new();
+        let mut others: Vec<Asked> = Vec::new();
         let mut given = Vec::new();
         for g in &select.given {
             given.push(match g {
@@ -163,17 +214,17 @@ impl Steps<'_> {
             _ => Step::before().estimated(Some(1.0)),
         };
         let names = Names { columns: &columns, given: &given, group: select.group.as_ref() };
-        let top = above(select, source, &names);
-        Step { part: Some(probe::of(select, Of::Given)), subqueries: others, ..top }
+        let mut top = above(select, source, &names).counted(probe::of(select, Of::Given));
+        others.into_iter().for_each(|subquery| top.place(subquery));
+        top
     }
 
     /// Puts a subquery among the others of its block; what it is called where its value is used.
-    fn subquery(&mut self, subquery: &Subquery, outside: &Names<'_>, once: bool, others: &mut Vec<Step>) -> String {
+    fn subquery(&mut self, subquery: &Subquery, outside: &Names<'_>, once: bool, others: &mut Vec<Asked>) -> String {
         let number = self.blocks + 1;
-        let (how, kind) = if once { ("run only once", "cacheable") } else { ("dependent", "dependent") };
-        let top = self.block(&subquery.query, outside).is("subquery").is(kind);
-        others.push(top.headed(format!("Select #{number} (subquery; {how})")));
-        format!("(select #{number})")
+        let top = self.block(&subquery.query, outside);
+        others.push(Asked { number, once, top });
+        asked(number)
     }
 
     fn table(
@@ -202,7 +253,7 @@ impl Steps<'_> {
     }
 
     /// The steps of a join; `columns` becomes what the places of the joined row are called.
-    fn join(&mut self, join: &Join, given: &[String], columns: &mut Vec<String>, others: &mut Vec<Step>) -> Step {
+    fn join(&mut self, join: &Join, given: &[String], columns: &mut Vec<String>, others: &mut Vec<Asked>) -> Step {
         let mut so_far: Option<Step> = None;
         for step in &join.steps {
             let before = columns.clone();
@@ -239,7 +290,7 @@ impl Steps<'_> {
         leaf: &JoinStep,
         before: &[String],
         given: &[String],
-        others: &mut Vec<Step>,
+        others: &mut Vec<Asked>,
         is_first: bool,
     ) -> (Vec<String>, Step) {
         match &leaf.leaf {
@@ -427,83 +478,7 @@ fn filter(step: Step, condition: &Expr, names: &Names<'_>) -> Step {
     filtered(step, names.text(condition))
 }
 
-fn filtered(step: Step, condition: String) -> Step {
+/// What of the rows of a step satisfies a condition.
+pub fn filtered(step: Step, condition: String) -> Step {
     step.over(format!("Filter: {condition}"), "filter").says("condition", Json::String(condition))
-}
-
-/// What the places of the two rows are called that a join makes one.
-struct Sides<'s> {
-    before: &'s [String],
-    own: &'s [String],
-}
-
-fn joined(leaf: &JoinStep, outer: Step, inner: Step, sides: &Sides<'_>, names: &Names<'_>) -> Step {
-    let kind = if leaf.is_left { "left join" } else { "inner join" };
-    let (operation, algorithm, inner, conditions) =
-        if leaf.lookup.is_some() || matches!(&leaf.leaf, Leaf::Derived(d) if d.is_lateral) {
-            let inner = match all_of(beside_key(leaf, names)) {
-                Some(condition) => filtered(inner, condition).counted(probe::of(leaf, Of::Matched)),
-                None => inner,
-            };
-            (format!("Nested loop {kind}"), "nested_loop", inner, None)
-        } else {
-            let (hashed, extra) = matched(leaf, sides, names);
-            let kind = if leaf.is_left { "Left" } else { "Inner" };
-            let mut operation = format!("{kind} hash join ");
-            operation += &all_of(hashed.clone()).unwrap_or_else(|| "(no condition)".to_owned());
-            if let Some(extra) = all_of(extra.clone()) {
-                operation += &format!(", extra conditions: {extra}");
-            }
-            (operation, "hash", inner.headed("Hash"), Some((hashed, extra)))
-        };
-    let step = Step::new(operation, "join", vec![outer, inner])
-        .says("join_type", Json::text(kind))
-        .says("join_algorithm", Json::text(algorithm));
-    let Some((hashed, extra)) = conditions else { return step };
-    let step = step.says("hash_condition", texts(hashed));
-    if extra.is_empty() { step } else { step.says("extra_condition", texts(extra)) }
-}
-
-/// Conditions as one.
-fn all_of(conditions: Vec<String>) -> Option<String> {
-    match conditions.as_slice() {
-        [] => None,
-        [one] => Some(one.clone()),
-        several => Some(format!("({})", several.join(" and "))),
-    }
-}
-
-/// What two rows must satisfy to match, but for what is said already.
-fn unsaid(leaf: &JoinStep, names: &Names<'_>, said: &[String]) -> (Vec<String>, Vec<String>) {
-    let parts = match &leaf.matches {
-        None => &[],
-        Some(Expr::And(parts)) => parts.as_slice(),
-        Some(one) => std::slice::from_ref(one),
-    };
-    parts.iter().map(|e| names.text(e)).partition(|text| !said.contains(text))
-}
-
-/// What rows that were found by key must satisfy, but for what their key says.
-fn beside_key(leaf: &JoinStep, names: &Names<'_>) -> Vec<String> {
-    let said = match (&leaf.leaf, &leaf.lookup) {
-        (Leaf::Table { table, .. }, Some(path)) => names.said(&table.schema, &leaf.shown, path),
-        _ => Vec::new(),
-    };
-    unsaid(leaf, names, &said).0
-}
-
-/// The conditions by which a hash table finds rows, and those that are asked of the rows it finds.
-fn matched(leaf: &JoinStep, sides: &Sides<'_>, names: &Names<'_>) -> (Vec<String>, Vec<String>) {
-    let over = |columns| Names { columns, group: None, ..*names };
-    let said = leaf.keys.iter().flat_map(|key| {
-        let (outer, inner) = (over(sides.before).text(&key.outer), over(sides.own).text(&key.inner));
-        either_way(&outer, &inner)
-    });
-    let (extra, hashed) = unsaid(leaf, names, &said.collect::<Vec<_>>());
-    // A key may be made of a condition that says it in other words.
-    if hashed.len() < leaf.keys.len() {
-        (Vec::from_iter(hashed.into_iter().chain(extra)), Vec::new())
-    } else {
-        (hashed, extra)
-    }
 }

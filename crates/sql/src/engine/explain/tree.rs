@@ -39,7 +39,7 @@ fn write(step: &Step, depth: usize, counts: Option<&Counts>, out: &mut String) {
     }
     out.push('\n');
     step.inputs.iter().for_each(|input| write(input, depth + 1, counts, out));
-    step.subqueries.iter().for_each(|subquery| write(subquery, depth, counts, out));
+    step.in_select_list.iter().for_each(|subquery| write(subquery, depth, counts, out));
 }
 
 fn begin(depth: usize, text: &str, out: &mut String) {
