@@ -195,7 +195,12 @@ fn documents_of_whole_statements() {
             ],
             "condition": "((sbtest1.id < sbtest1.k) and (sbtest1.pad not in ('x','y')))",
             "operation": "Filter: ((sbtest1.id < sbtest1.k) and (sbtest1.pad not in ('x','y')))",
-            "access_type": "filter"
+            "access_type": "filter",
+            "filter_columns": [
+              "d.sbtest1.id",
+              "d.sbtest1.k",
+              "d.sbtest1.pad"
+            ]
           }
         ],
         "operation": "Sort: sbtest1.c DESC, sbtest1.k, limit input to 7 row(s) per chunk",
@@ -241,6 +246,9 @@ fn documents_of_whole_statements() {
         ],
         "lookup_condition": "id = 1",
         "index_access_type": "index_lookup",
+        "lookup_references": [
+          "const"
+        ],
         "actual_last_row_ms": null,
         "actual_first_row_ms": null
       },
@@ -265,6 +273,9 @@ fn documents_of_whole_statements() {
             ],
             "lookup_condition": "c = s.id",
             "index_access_type": "index_lookup",
+            "lookup_references": [
+              "d.s.id"
+            ],
             "actual_last_row_ms": null,
             "actual_first_row_ms": null
           }
@@ -274,6 +285,10 @@ fn documents_of_whole_statements() {
         "access_type": "filter",
         "actual_rows": null,
         "actual_loops": null,
+        "filter_columns": [
+          "p.n",
+          "s.k"
+        ],
         "actual_last_row_ms": null,
         "actual_first_row_ms": null
       }
@@ -325,6 +340,12 @@ fn documents_of_whole_statements() {
     "join_type": "inner join",
     "operation": "Inner hash join (p.n = s.k), extra conditions: (p.a < s.id)",
     "access_type": "join",
+    "join_columns": [
+      "p.a",
+      "p.n",
+      "s.id",
+      "s.k"
+    ],
     "hash_condition": [
       "(p.n = s.k)"
     ],
@@ -383,6 +404,9 @@ fn documents_of_whole_statements() {
     ],
     "lookup_condition": "k = (select #2)",
     "index_access_type": "index_lookup",
+    "lookup_references": [
+      "const"
+    ],
     "inputs_from_select_list": [
       {
         "inputs": [
@@ -401,7 +425,10 @@ fn documents_of_whole_statements() {
               "d"
             ],
             "lookup_condition": "a = sbtest1.k",
-            "index_access_type": "index_lookup"
+            "index_access_type": "index_lookup",
+            "lookup_references": [
+              "d.sbtest1.k"
+            ]
           }
         ],
         "heading": "Select #3 (subquery in projection; dependent)",

@@ -6,66 +6,72 @@ use super::{
         expr::Expr,
         plan::query::{JoinStep, Leaf},
     },
-    names::{Names, either_way},
+    names::{Name, Names, either_way},
     steps::{Step, filtered, texts},
 };
 use crate::json::Json;
 
 /// What the places of the two rows are called that a join makes one.
 pub struct Sides<'s> {
-    pub before: &'s [String],
-    pub own: &'s [String],
+    pub before: &'s [Name],
+    pub own: &'s [Name],
 }
 
 /// The step that joins the rows of a leaf.
 pub fn joined(leaf: &JoinStep, outer: Step, inner: Step, sides: &Sides<'_>, names: &Names<'_>) -> Step {
     let kind = if leaf.is_left { "left join" } else { "inner join" };
-    let (operation, algorithm, inner, conditions) =
-        if leaf.lookup.is_some() || matches!(&leaf.leaf, Leaf::Derived(d) if d.is_lateral) {
-            let inner = match all_of(beside_key(leaf, names)) {
-                Some(condition) => filtered(inner, condition).counted(probe::of(leaf, Of::Matched)),
-                None => inner,
-            };
-            (format!("Nested loop {kind}"), "nested_loop", inner, None)
-        } else {
-            let (hashed, extra) = matched(leaf, sides, names);
-            let kind = if leaf.is_left { "Left" } else { "Inner" };
-            let mut operation = format!("{kind} hash join ");
-            operation += &all_of(hashed.clone()).unwrap_or_else(|| "(no condition)".to_owned());
-            if let Some(extra) = all_of(extra.clone()) {
-                operation += &format!(", extra conditions: {extra}");
+    let step = |operation: String, algorithm, inner| {
+        Step::new(operation, "join", vec![outer, inner])
+            .says("join_type", Json::text(kind))
+            .says("join_algorithm", Json::text(algorithm))
+    };
+    if leaf.lookup.is_some() || matches!(&leaf.leaf, Leaf::Derived(d) if d.is_lateral) {
+        let beside = beside_key(leaf, names);
+        let inner = match all_of(&beside, names) {
+            Some(condition) => {
+                filtered(inner, condition, names.columns_in(beside)).counted(probe::of(leaf, Of::Matched))
             }
-            (operation, "hash", inner.headed("Hash"), Some((hashed, extra)))
+            None => inner,
         };
-    let step = Step::new(operation, "join", vec![outer, inner])
-        .says("join_type", Json::text(kind))
-        .says("join_algorithm", Json::text(algorithm));
-    let Some((hashed, extra)) = conditions else { return step };
-    let step = step.says("hash_condition", texts(hashed));
-    if extra.is_empty() { step } else { step.says("extra_condition", texts(extra)) }
+        return step(format!("Nested loop {kind}"), "nested_loop", inner);
+    }
+    let (hashed, extra) = matched(leaf, sides, names);
+    let mut operation = format!("{} hash join ", if leaf.is_left { "Left" } else { "Inner" });
+    operation += &all_of(&hashed, names).unwrap_or_else(|| "(no condition)".to_owned());
+    if let Some(extra) = all_of(&extra, names) {
+        operation += &format!(", extra conditions: {extra}");
+    }
+    let of = |list: &[&Expr]| texts(list.iter().map(|e| names.text(e)));
+    let step = step(operation, "hash", inner.headed("Hash"))
+        .says("hash_condition", of(&hashed))
+        .says("join_columns", texts(names.columns_in([hashed, extra.clone()].concat())));
+    if extra.is_empty() { step } else { step.says("extra_condition", of(&extra)) }
 }
 
 /// Conditions as one.
-fn all_of(conditions: Vec<String>) -> Option<String> {
-    match conditions.as_slice() {
+fn all_of(conditions: &[&Expr], names: &Names<'_>) -> Option<String> {
+    match conditions {
         [] => None,
-        [one] => Some(one.clone()),
-        several => Some(format!("({})", several.join(" and "))),
+        [one] => Some(names.text(one)),
+        several => {
+            let several: Vec<String> = several.iter().map(|e| names.text(e)).collect();
+            Some(format!("({})", several.join(" and ")))
+        }
     }
 }
 
 /// What two rows must satisfy to match: what is not said already, and what is.
-fn parted(leaf: &JoinStep, names: &Names<'_>, said: &[String]) -> (Vec<String>, Vec<String>) {
+fn parted<'l>(leaf: &'l JoinStep, names: &Names<'_>, said: &[String]) -> (Vec<&'l Expr>, Vec<&'l Expr>) {
     let parts = match &leaf.matches {
         None => &[],
         Some(Expr::And(parts)) => parts.as_slice(),
         Some(one) => std::slice::from_ref(one),
     };
-    parts.iter().map(|e| names.text(e)).partition(|text| !said.contains(text))
+    parts.iter().partition(|e| !said.contains(&names.text(e)))
 }
 
 /// What rows that were found by key must satisfy, but for what their key says.
-fn beside_key(leaf: &JoinStep, names: &Names<'_>) -> Vec<String> {
+fn beside_key<'l>(leaf: &'l JoinStep, names: &Names<'_>) -> Vec<&'l Expr> {
     let said = match (&leaf.leaf, &leaf.lookup) {
         (Leaf::Table { table, .. }, Some(path)) => names.said(&table.schema, &leaf.shown, path),
         _ => Vec::new(),
@@ -74,7 +80,7 @@ fn beside_key(leaf: &JoinStep, names: &Names<'_>) -> Vec<String> {
 }
 
 /// The conditions by which a hash table finds rows, and those that are asked of the rows it finds.
-fn matched(leaf: &JoinStep, sides: &Sides<'_>, names: &Names<'_>) -> (Vec<String>, Vec<String>) {
+fn matched<'l>(leaf: &'l JoinStep, sides: &Sides<'_>, names: &Names<'_>) -> (Vec<&'l Expr>, Vec<&'l Expr>) {
     let over = |columns| Names { columns, group: None, ..*names };
     let said = leaf.keys.iter().flat_map(|key| {
         let (outer, inner) = (over(sides.before).text(&key.outer), over(sides.own).text(&key.inner));

@@ -1,9 +1,8 @@
 //! EXPLAIN FORMAT=JSON: the steps of a plan as a document of MySQL's version 2 (`explain_json_format_version`).
 //!
-//! A step is an object whose `inputs` are the steps that it works on; the members are MySQL's, in MySQL's order, which is that of every JSON document here. MySQL's costs are not there, because
-//! nothing here has any, and neither are the lists of columns that it takes out of conditions (`filter_columns`, `join_columns`, `lookup_references`). `query` is the statement as it was sent, where MySQL shows what it
-//! has made of it. Apus's own: `in_data_nodes`, an aggregate that is computed beside the data; `tables` of UPDATE, as MySQL has it of DELETE.
-//! After EXPLAIN ANALYZE a step that counts its rows has the `actual_` members; they are NULL where it was never run.
+//! A step is an object whose `inputs` are the steps that it works on; the members are MySQL's, in MySQL's order, which is that of every JSON document here. There are no costs, which nothing
+//! here has. `query` is the statement as it was sent, where MySQL shows what it has made of it. Apus's own: `in_data_nodes`, an aggregate that is computed beside the data; `tables` of UPDATE,
+//! as MySQL has it of DELETE. After EXPLAIN ANALYZE a step that counts its rows has the `actual_` members; they are NULL where it was never run.
 
 use std::time::Duration;
 

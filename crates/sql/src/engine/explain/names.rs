@@ -2,6 +2,8 @@
 //!
 //! A planned expression names columns by their places in the row that it is evaluated over, so whoever prints it says what stands there.
 
+use std::collections::BTreeSet;
+
 use super::super::{
     bits,
     expr::{ArithOp, CompareOp, Datum, Expr},
@@ -14,27 +16,88 @@ use super::super::{
 };
 use apus_types::TableSchema;
 
+/// What stands at a place of a row, or is given.
+#[derive(Clone, Default, Debug)]
+pub struct Name {
+    /// In conditions.
+    pub text: String,
+    /// In lists of columns; empty: it is none.
+    pub listed: String,
+    /// Where keys are looked up by it.
+    pub reference: String,
+}
+
+/// The reference of what is the same for all lookups, and of what is computed for them.
+const CONSTANT: &str = "const";
+const COMPUTED: &str = "func";
+
+impl Name {
+    /// Of a value that is no column; `once`: it is the same for all rows.
+    pub fn of_value(text: String, once: bool) -> Name {
+        let reference = if once { CONSTANT } else { COMPUTED }.to_owned();
+        Name { text, listed: String::new(), reference }
+    }
+}
+
 /// What the places of a row, the values of a group and what is given are called.
 #[derive(Clone, Copy)]
 pub struct Names<'n> {
-    pub columns: &'n [String],
-    pub given: &'n [String],
+    pub columns: &'n [Name],
+    pub given: &'n [Name],
     pub group: Option<&'n Group>,
 }
 
 const UNKNOWN: &str = "?";
 
 impl Names<'_> {
+    /// What an expression takes as it is.
+    fn place(&self, e: &Expr) -> Option<&Name> {
+        match e {
+            Expr::Column(c) | Expr::Outer(c) | Expr::NewColumn(c) => self.columns.get(usize::from(c.slot)),
+            Expr::Given(at, ..) => self.given.get(usize::from(*at)),
+            _ => None,
+        }
+    }
+
+    /// What the value of an expression is called where it is given.
+    pub fn name(&self, e: &Expr) -> Name {
+        self.place(e).cloned().unwrap_or_else(|| Name::of_value(self.text(e), false))
+    }
+
+    /// The columns that expressions name, each once, in order.
+    pub fn columns_in<'e>(&self, expressions: impl IntoIterator<Item = &'e Expr>) -> BTreeSet<String> {
+        let mut found = BTreeSet::new();
+        expressions.into_iter().for_each(|e| self.add_columns(e, &mut found));
+        found
+    }
+
+    fn add_columns(&self, e: &Expr, found: &mut BTreeSet<String>) {
+        e.walk(&mut |part| match part {
+            Expr::Aggregate(at, ..) => {
+                self.in_group(*at).into_iter().for_each(|inner| self.add_columns(inner, found));
+            }
+            part => found.extend(self.place(part).map(|name| name.listed.clone()).filter(|name| !name.is_empty())),
+        });
+    }
+
+    /// What a value of the group is made of.
+    fn in_group(&self, at: usize) -> Option<&Expr> {
+        let group = self.group?;
+        match at.checked_sub(group.aggregates.len()) {
+            None => group.aggregates[at].argument.as_ref(),
+            Some(key) => group.keys.get(key).filter(|_| group.rollup).map(|key| &key.expr),
+        }
+    }
+
     pub fn text(&self, e: &Expr) -> String {
         let list = |list: &[Expr], between: &str| list.iter().map(|e| self.text(e)).collect::<Vec<_>>().join(between);
         let not = |negated: &bool| if *negated { "not " } else { "" };
         match e {
             Expr::Const(value) => constant(value),
             Expr::Param(at) | Expr::Variable(at, _) => format!("?{at}"),
-            Expr::Column(c) | Expr::Outer(c) | Expr::NewColumn(c) => {
-                self.columns.get(usize::from(c.slot)).map_or(UNKNOWN, String::as_str).to_owned()
+            Expr::Column(_) | Expr::Outer(_) | Expr::NewColumn(_) | Expr::Given(..) => {
+                self.place(e).map_or(UNKNOWN, |name| &name.text).to_owned()
             }
-            Expr::Given(at, ..) => self.given.get(usize::from(*at)).map_or(UNKNOWN, String::as_str).to_owned(),
             Expr::Aggregate(at, ..) => self.of_group(*at),
             Expr::UserVariable(name, ..) => format!("(@{name})"),
             Expr::Stored(stored, arguments) => format!("{}({})", stored.routine.definition.name, list(arguments, ",")),
@@ -145,13 +208,7 @@ impl Names<'_> {
 
     /// What holds of every row that a path finds, as [`Names::text`] writes such conditions.
     pub fn said(&self, table: &TableSchema, shown: &str, path: &Path) -> Vec<String> {
-        let (columns, values): (_, Vec<&Expr>) = match path {
-            Path::Points { columns, values, rows: false, .. } if values.iter().all(|list| list.len() == 1) => {
-                (columns, values.iter().flatten().collect())
-            }
-            Path::Range { columns, equal, .. } => (columns, equal.iter().collect()),
-            _ => return Vec::new(),
-        };
+        let Some((columns, values)) = looked_up(path) else { return Vec::new() };
         let pair = |(column, value): (&u16, &Expr)| {
             let column = &table.columns[usize::from(*column)];
             let name = functional::expression(column).map_or_else(|| format!("{shown}.{}", column.name), str::to_owned);
@@ -160,9 +217,19 @@ impl Names<'_> {
         columns.iter().zip(values).flat_map(pair).collect()
     }
 
+    /// For each part of a key by what it is looked up.
+    pub fn references(&self, path: &Path) -> Vec<String> {
+        let one = |e: &Expr| match self.place(e) {
+            Some(name) => name.reference.clone(),
+            None if e.any(|part| self.place(part).is_some()) => COMPUTED.to_owned(),
+            None => CONSTANT.to_owned(),
+        };
+        looked_up(path).into_iter().flat_map(|(_, values)| values).map(one).collect()
+    }
+
     /// What data nodes ask of rows; `columns`: what those of the table are called.
-    pub fn pushed(&self, columns: &[String], pushed: &Pushed) -> String {
-        let name = |column: &u16| columns.get(usize::from(*column)).map_or(UNKNOWN, String::as_str);
+    pub fn pushed(&self, columns: &[Name], pushed: &Pushed) -> String {
+        let name = |column: &u16| columns.get(usize::from(*column)).map_or(UNKNOWN, |name| name.text.as_str());
         let one = |test: &Test| match test {
             Test::Ranges { column, alternatives, negated } => {
                 let one = |i: &Interval| self.interval(name(column), i.low.as_ref(), i.high.as_ref());
@@ -188,6 +255,17 @@ impl Names<'_> {
         let low = low.map_or_else(String::new, |(e, included)| format!("{} {} ", self.text(e), sign(included)));
         let high = high.map_or_else(String::new, |(e, included)| format!(" {} {}", sign(included), self.text(e)));
         format!("{low}{column}{high}")
+    }
+}
+
+/// The one value of each column by which a path finds its rows, if that is all it goes by.
+fn looked_up(path: &Path) -> Option<(&[u16], Vec<&Expr>)> {
+    match path {
+        Path::Points { columns, values, rows: false, .. } if values.iter().all(|list| list.len() == 1) => {
+            Some((columns, values.iter().flatten().collect()))
+        }
+        Path::Range { columns, equal, .. } => Some((columns, equal.iter().collect())),
+        _ => None,
     }
 }
 

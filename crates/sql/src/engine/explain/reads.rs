@@ -9,7 +9,7 @@ use super::{
         },
         rules::functional,
     },
-    names::Names,
+    names::{Name, Names},
     steps::{Step, texts},
 };
 use crate::json::Json;
@@ -24,20 +24,32 @@ pub fn names_of_derived(derived: &Derived) -> impl Iterator<Item = &str> {
 }
 
 /// What the columns of a derived table's row are called.
-pub fn columns_of_derived(derived: &Derived, shown: &str) -> Vec<String> {
+pub fn columns_of_derived(derived: &Derived, shown: &str) -> Vec<Name> {
     let shown = if derived.is_subquery { format!("`{shown}`") } else { shown.to_owned() };
-    names_of_derived(derived).map(|name| format!("{shown}.{name}")).collect()
+    let name = |name: &str| {
+        let text = format!("{shown}.{name}");
+        Name { listed: text.clone(), reference: text.clone(), text }
+    };
+    names_of_derived(derived).map(name).collect()
 }
 
 /// What the columns of a table's row are called.
-pub fn columns_of(table: &Table, shown: &str, columns: Option<&[u16]>) -> Vec<String> {
+pub fn columns_of(table: &Table, shown: &str, columns: Option<&[u16]>) -> Vec<Name> {
+    let schema = &table.schema;
     let name = |c: u16| {
-        let column = &table.schema.columns[usize::from(c)];
-        functional::expression(column).map_or_else(|| format!("{shown}.{}", column.name), str::to_owned)
+        let column = &schema.columns[usize::from(c)];
+        if let Some(expression) = functional::expression(column) {
+            return Name::of_value(expression.to_owned(), false);
+        }
+        let text = format!("{shown}.{}", column.name);
+        let reference = format!("{}.{text}", schema.database);
+        // As MySQL has them, with the database where the table has no other name.
+        let listed = if shown == schema.name { reference.clone() } else { text.clone() };
+        Name { text, listed, reference }
     };
     match columns {
         Some(columns) => columns.iter().map(|&c| name(c)).collect(),
-        None => (0..table.schema.columns.len() as u16).map(name).collect(),
+        None => (0..schema.columns.len() as u16).map(name).collect(),
     }
 }
 
@@ -112,7 +124,7 @@ pub fn reading(
     let columns = columns.iter().map(|&c| functional::shown(&table.schema.columns[usize::from(c)]).to_owned());
     let step = step.says("key_columns", texts(columns));
     if is_one {
-        step.says("lookup_condition", Json::String(by))
+        step.says("lookup_condition", Json::String(by)).says("lookup_references", texts(names.references(path)))
     } else {
         step.says("ranges", texts([Names::ranges(&by, path)]))
     }

@@ -5,6 +5,8 @@
 //! LIMIT of a block are one thing when it is run, so the block's topmost step is what is counted. A subquery is run before its block, or for each row of a join in it; it is shown where
 //! MySQL shows it, below the step whose condition names it, or beside the block's topmost step.
 
+use std::collections::BTreeSet;
+
 use super::{
     super::{
         catalog::Table,
@@ -21,7 +23,7 @@ use super::{
         statistics::Statistics,
     },
     joins::{Sides, joined},
-    names::Names,
+    names::{Name, Names},
     reads::{self, columns_of, columns_of_derived},
 };
 use crate::json::Json;
@@ -195,7 +197,7 @@ impl Steps<'_> {
         let mut given = Vec::new();
         for g in &select.given {
             given.push(match g {
-                Given::Outer(e) => outside.text(e),
+                Given::Outer(e) => outside.name(e),
                 Given::Value(subquery) => {
                     let names = Names { columns: &[], given: &given, group: None };
                     self.subquery(subquery, &names, true, &mut others)
@@ -220,11 +222,11 @@ impl Steps<'_> {
     }
 
     /// Puts a subquery among the others of its block; what it is called where its value is used.
-    fn subquery(&mut self, subquery: &Subquery, outside: &Names<'_>, once: bool, others: &mut Vec<Asked>) -> String {
+    fn subquery(&mut self, subquery: &Subquery, outside: &Names<'_>, once: bool, others: &mut Vec<Asked>) -> Name {
         let number = self.blocks + 1;
         let top = self.block(&subquery.query, outside);
         others.push(Asked { number, once, top });
-        asked(number)
+        Name::of_value(asked(number), once)
     }
 
     fn table(
@@ -253,7 +255,7 @@ impl Steps<'_> {
     }
 
     /// The steps of a join; `columns` becomes what the places of the joined row are called.
-    fn join(&mut self, join: &Join, given: &[String], columns: &mut Vec<String>, others: &mut Vec<Asked>) -> Step {
+    fn join(&mut self, join: &Join, given: &[Name], columns: &mut Vec<Name>, others: &mut Vec<Asked>) -> Step {
         let mut so_far: Option<Step> = None;
         for step in &join.steps {
             let before = columns.clone();
@@ -288,11 +290,11 @@ impl Steps<'_> {
     fn leaf(
         &mut self,
         leaf: &JoinStep,
-        before: &[String],
-        given: &[String],
+        before: &[Name],
+        given: &[Name],
         others: &mut Vec<Asked>,
         is_first: bool,
-    ) -> (Vec<String>, Step) {
+    ) -> (Vec<Name>, Step) {
         match &leaf.leaf {
             Leaf::Table { table, columns } => {
                 let own = columns_of(table, &leaf.shown, Some(columns));
@@ -475,10 +477,12 @@ fn count_of(e: Option<&Expr>) -> Option<u64> {
 }
 
 fn filter(step: Step, condition: &Expr, names: &Names<'_>) -> Step {
-    filtered(step, names.text(condition))
+    filtered(step, names.text(condition), names.columns_in([condition]))
 }
 
-/// What of the rows of a step satisfies a condition.
-pub fn filtered(step: Step, condition: String) -> Step {
-    step.over(format!("Filter: {condition}"), "filter").says("condition", Json::String(condition))
+/// What of the rows of a step satisfies a condition on columns.
+pub fn filtered(step: Step, condition: String, columns: BTreeSet<String>) -> Step {
+    step.over(format!("Filter: {condition}"), "filter")
+        .says("condition", Json::String(condition))
+        .says("filter_columns", texts(columns))
 }
