@@ -24,6 +24,10 @@ fn trees_say_what_is_done() {
             "-> Filter: (count(0) > 1)\n    -> Table scan on <temporary>\n        -> Aggregate using temporary table\n            \
              -> Index range scan on pair using PRIMARY over (a = 1) OR (a = 2)\n",
         ),
+        (
+            "SELECT k FROM sbtest1 AS Other WHERE k = 3 AND c LIKE 'a%b'",
+            "-> Filter: (Other.c like 'a%b')\n    -> Index lookup on Other using k_1 (k = 3)\n",
+        ),
         ("SELECT COUNT(*) FROM pair", "-> Aggregate in data nodes: count(0)\n    -> Table scan on pair\n"),
         (
             "SELECT s.k FROM sbtest1 s LEFT JOIN pair p ON p.c = s.id WHERE s.id = 1",

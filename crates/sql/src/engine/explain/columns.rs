@@ -183,7 +183,7 @@ impl Lines<'_> {
                 }
                 let by = by_constant(how);
                 let read = self.read_by(table, &access.path);
-                self.push(id, Line { kind, table: Some(&table.schema.name), access: Some(how), key, by, read, extra });
+                self.push(id, Line { kind, table: Some(&select.shown), access: Some(how), key, by, read, extra });
             }
             _ => self.push(id, Line { kind, extra: vec!["No tables used"], ..Line::default() }),
         }

@@ -208,7 +208,7 @@ impl Steps<'_> {
         let source = match (&select.join, &select.table, &select.access) {
             (Some(join), ..) => self.join(join, &given, &mut columns, &mut others),
             (None, Some(table), Some(access)) => {
-                let (shown, fetched) = (&table.schema.name, select.columns.as_deref());
+                let (shown, fetched) = (&select.shown, select.columns.as_deref());
                 columns = columns_of(table, shown, fetched);
                 let names = Names { columns: &columns, given: &given, group: None };
                 self.table(table, shown, access, select.reverse, &names, fetched)

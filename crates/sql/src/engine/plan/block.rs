@@ -83,6 +83,7 @@ impl Block {
             given,
             join: Some(Box::new(join)),
             table: None,
+            shown: String::new(),
             access: None,
             columns: None,
             layout,
@@ -131,6 +132,7 @@ impl Block {
             Some(t) if lock.is_none() => Some(self.prune(t, &mut access)),
             _ => None,
         };
+        let shown = self.scope.tables.first().map(|visible| visible.shown.clone()).unwrap_or_default();
         let layout = match (&table, &columns) {
             (Some(t), Some(c)) => t.schema.layout().project_layout(c).ok_or_else(|| errors::internal("projection"))?,
             (Some(t), None) => t.schema.layout().clone(),
@@ -154,6 +156,7 @@ impl Block {
             given: Vec::new(),
             join: None,
             table,
+            shown,
             access,
             columns,
             layout,

@@ -106,6 +106,8 @@ pub struct Select {
     /// Its joins and subqueries, in place of `table` and `access`.
     pub join: Option<Box<Join>>,
     pub table: Option<Rc<Table>>,
+    /// Name of `table` in the statement.
+    pub shown: String,
     pub access: Option<access::Access>,
     /// Columns fetched; `None`: whole rows.
     pub columns: Option<Vec<u16>>,
