@@ -1,6 +1,6 @@
-//! Account statements carried out, and what SHOW says of accounts.
+//! Account statements carried out. What SHOW says of accounts is in [`super::account_show`].
 
-use std::{collections::BTreeSet, rc::Rc};
+use std::rc::Rc;
 
 use super::{
     account_parse::{Clause, Identified, Level, Named, Options, What, wrong_hash},
@@ -11,13 +11,10 @@ use super::{
     errors::{self, Result},
     routine::{self, Key, failures},
     session::Session,
-    show,
-    token::Tokens,
     trigger,
 };
 use crate::{
-    accounts::{Account, AccountName, Active, Auth, Columns, Privileges, Secret, password},
-    server::Output,
+    accounts::{Account, AccountName, Active, Auth, Privileges, Secret, password},
     wire::{SqlError, auth::AuthPlugin},
 };
 
@@ -26,7 +23,7 @@ fn failed(operation: &str, names: &[AccountName]) -> SqlError {
     SqlError::new(1396, b"HY000", format!("Operation {operation} failed for {}", names.join(",")))
 }
 
-fn no_grant(name: &AccountName) -> SqlError {
+pub(super) fn no_grant(name: &AccountName) -> SqlError {
     let text = format!("There is no such grant defined for user '{}' on host '{}'", name.user, name.host);
     SqlError::new(1141, b"42000", text)
 }
@@ -44,7 +41,7 @@ fn is_there(name: &AccountName, is: bool) -> (&'static str, u16, String) {
     }
 }
 
-fn auth_of(identified: &Identified, before: Option<AuthPlugin>) -> Result<Auth> {
+pub(super) fn auth_of(identified: &Identified, before: Option<AuthPlugin>) -> Result<Auth> {
     let (plugin, secret) = match identified {
         Identified::By(plugin, text) => {
             if text.len() > password::PASSWORD_BYTES_MAX {
@@ -122,7 +119,7 @@ fn set_default_roles(account: &mut Account, active: &Active) -> Result<()> {
     Ok(())
 }
 
-fn apply(options: &Options, account: &mut Account) -> Result<()> {
+pub(super) fn apply(options: &Options, account: &mut Account) -> Result<()> {
     if let Some(active) = &options.default_roles {
         set_default_roles(account, active)?;
     }
@@ -214,62 +211,6 @@ impl SqlEngine {
             }
         }
         Ok(())
-    }
-
-    /// SHOW GRANTS.
-    pub(super) async fn show_grants(&self, session: &mut Session, t: &mut Tokens, out: &mut Output<'_>) -> Result<()> {
-        let name = if t.word("for") { super::account_parse::named(t)? } else { None };
-        let using = if t.word("using") { super::account_parse::roles(t)? } else { Vec::new() };
-        t.end()?;
-        let of_others = name.is_some();
-        let Some(account) = self.shown_account(session, name).await? else {
-            let name = AccountName::new(&session.env.user, "%");
-            let all = format!("GRANT ALL PRIVILEGES ON *.* TO {}", name.in_backticks());
-            show::table(session, out, &[&format!("Grants for {name}")], &[vec![Some(all)]]);
-            return Ok(());
-        };
-        let shown = session.env.me.as_ref().map(|me| {
-            let roles = if using.is_empty() && !of_others { me.roles() } else { using.clone() };
-            if let Some(role) = using.iter().find(|role| !account.roles.contains_key(role)) {
-                return Err(errors::role_not_granted(&role.in_backticks(), &account.name.in_backticks()));
-            }
-            Ok(me.directory.rights(&std::sync::Arc::new(account.clone()), &roles))
-        });
-        let account = shown.transpose()?.map_or(account, |rights| (*rights).clone());
-        let rows: show::Rows = grants_of(&account).into_iter().map(|line| vec![Some(line)]).collect();
-        show::table(session, out, &[&format!("Grants for {}", account.name)], &rows);
-        Ok(())
-    }
-
-    /// SHOW CREATE USER.
-    pub(super) async fn show_create_user(
-        &self,
-        session: &mut Session,
-        t: &mut Tokens,
-        out: &mut Output<'_>,
-    ) -> Result<()> {
-        let name = super::account_parse::named(t)?;
-        t.end()?;
-        let Some(account) = self.shown_account(session, name).await? else {
-            return Err(errors::not_supported("accounts"));
-        };
-        show::table(
-            session,
-            out,
-            &[&format!("CREATE USER for {}", account.name)],
-            &[vec![Some(create_user(&account))]],
-        );
-        Ok(())
-    }
-
-    /// The account that SHOW names; another one than the own is for who may read `mysql`.
-    async fn shown_account(&self, session: &mut Session, name: Named) -> Result<Option<Account>> {
-        let Some(me) = self.identity(session).await? else { return Ok(None) };
-        let Some(name) = name.filter(|name| *name != me.account.name) else { return Ok(Some((*me.account).clone())) };
-        if !me.rights.on_database("mysql").contains(Privileges::SELECT) {
-            return Err(table_denied(&session.env, "SELECT", "user"));
-        }
-        me.directory.find(&name).map(|account| Some((**account).clone())).ok_or_else(|| no_grant(&name))
     }
 }
 
@@ -722,98 +663,9 @@ fn revoke_from_columns(account: &mut Account, (database, table): (&str, &str), w
     Ok(())
 }
 
-/// Privileges on a table and on its columns: `SELECT, INSERT (a, b)`.
-fn with_columns(on_table: Privileges, columns: &Columns) -> String {
-    let mut parts = Vec::new();
-    for name in on_table.union(columns.any()).names() {
-        let privilege = Privileges::named(name).unwrap_or_default();
-        if on_table.contains(privilege) {
-            parts.push(name.to_owned());
-        }
-        let listed: Vec<String> = columns.with(privilege).map(|c| format!("`{}`", c.replace('`', "``"))).collect();
-        if !listed.is_empty() {
-            parts.push(format!("{name} ({})", listed.join(", ")));
-        }
-    }
-    parts.join(", ")
-}
-
-/// The lines of SHOW GRANTS.
-fn grants_of(account: &Account) -> Vec<String> {
-    let to = account.name.in_backticks();
-    let quote = |name: &str| format!("`{}`", name.replace('`', "``"));
-    let line = |privileges: Privileges, all: Option<Privileges>, on: &str| {
-        let named = privileges.without(Privileges::GRANT_OPTION);
-        let names = match all {
-            Some(all) if named == all => "ALL PRIVILEGES".to_owned(),
-            _ if named.names().is_empty() => "USAGE".to_owned(),
-            _ => named.names().join(", "),
-        };
-        let option = if privileges.contains(Privileges::GRANT_OPTION) { " WITH GRANT OPTION" } else { "" };
-        format!("GRANT {names} ON {on} TO {to}{option}")
-    };
-    let mut lines = vec![line(account.global, None, "*.*")];
-    let dynamic = account.global.dynamic_names();
-    if !dynamic.is_empty() {
-        let option = if account.global.contains(Privileges::GRANT_OPTION) { " WITH GRANT OPTION" } else { "" };
-        lines.push(format!("GRANT {} ON *.* TO {to}{option}", dynamic.join(",")));
-    }
-    let databases = account.databases.iter();
-    lines.extend(databases.map(|(name, p)| line(*p, Some(Privileges::ON_DATABASE), &format!("{}.*", quote(name)))));
-    let roles = |admin: bool| {
-        let named = account.roles.iter().filter(move |(_, a)| **a == admin).map(|(role, _)| role.in_backticks());
-        named.collect::<Vec<_>>().join(",")
-    };
-    let tables: BTreeSet<&(String, String)> = account.tables.keys().chain(account.columns.keys()).collect();
-    lines.extend(tables.into_iter().map(|key| {
-        let p = account.tables.get(key).copied().unwrap_or_default();
-        let on = format!("{}.{}", quote(&key.0), quote(&key.1));
-        match account.columns.get(key) {
-            None => line(p, Some(Privileges::ON_TABLE), &on),
-            Some(columns) => {
-                let option = if p.contains(Privileges::GRANT_OPTION) { " WITH GRANT OPTION" } else { "" };
-                format!("GRANT {} ON {on} TO {to}{option}", with_columns(p, columns))
-            }
-        }
-    }));
-    // As MySQL sorts them: by their quoted names.
-    let named = |(kind, database, name): &Key| format!("{} {}.{}", kind.name(), quote(database), quote(name));
-    let mut routines: Vec<(String, Privileges)> = account.routines.iter().map(|(key, p)| (named(key), *p)).collect();
-    routines.sort_by(|(a, _), (b, _)| a.cmp(b));
-    lines.extend(routines.iter().map(|(named, p)| line(*p, None, named)));
-    for (names, option) in [(roles(false), ""), (roles(true), " WITH ADMIN OPTION")] {
-        if !names.is_empty() {
-            lines.push(format!("GRANT {names} TO {to}{option}"));
-        }
-    }
-    lines
-}
-
-/// The statement that makes an account again. A password that the server was given is nobody's to see.
-fn create_user(account: &Account) -> String {
-    let kept = match account.auth.secret.text().as_str() {
-        "" => String::new(),
-        text => format!(" AS '{}'", text.replace('\\', "\\\\").replace('\'', "\\'")),
-    };
-    let roles: Vec<String> = account.default_roles.iter().map(AccountName::in_backticks).collect();
-    let roles = if roles.is_empty() { String::new() } else { format!(" DEFAULT ROLE {}", roles.join(",")) };
-    let connections = match account.max_user_connections {
-        0 => String::new(),
-        count => format!(" WITH MAX_USER_CONNECTIONS {count}"),
-    };
-    format!(
-        "CREATE USER {} IDENTIFIED WITH '{}'{kept}{roles} REQUIRE {}{connections} PASSWORD EXPIRE DEFAULT ACCOUNT {} PASSWORD \
-         HISTORY DEFAULT PASSWORD REUSE INTERVAL DEFAULT PASSWORD REQUIRE CURRENT DEFAULT",
-        account.name.in_backticks(),
-        account.auth.plugin.name(),
-        if account.requires_tls { "SSL" } else { "NONE" },
-        if account.is_locked { "LOCK" } else { "UNLOCK" },
-    )
-}
-
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{super::account_show::grants_of, *};
 
     fn account(user: &str) -> Account {
         let auth = Auth { plugin: AuthPlugin::CachingSha2Password, secret: Secret::Empty };
@@ -889,24 +741,5 @@ mod tests {
         run(Resolved::RevokeAll(names(&["u"]))).unwrap();
         assert_eq!(run(Resolved::RevokeAll(names(&["v"]))), Err(1269));
         assert_eq!(grants_of(&one[&u]), ["GRANT USAGE ON *.* TO `u`@`%`"]);
-    }
-
-    #[test]
-    fn what_makes_an_account_again_can_be_read() {
-        let mut it = account("u");
-        it.auth.secret = password::sha2("p", [9; 20]);
-        (it.requires_tls, it.is_locked, it.max_user_connections) = (true, true, 4);
-        let text = create_user(&it);
-        let Some(Clause::CreateUser { users, options, .. }) =
-            super::super::account_parse::parse(&mut Tokens::new(&text)).unwrap()
-        else {
-            panic!("{text}")
-        };
-        assert_eq!(users[0].0, Some(it.name.clone()));
-        assert_eq!(auth_of(users[0].1.as_ref().unwrap(), None).unwrap(), it.auth);
-        let mut again = account("u");
-        again.auth = it.auth.clone();
-        apply(&options, &mut again).unwrap();
-        assert_eq!(again, it);
     }
 }

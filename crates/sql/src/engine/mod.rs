@@ -19,6 +19,7 @@
 mod absent;
 mod account_exec;
 mod account_parse;
+mod account_show;
 mod account_store;
 mod alter;
 mod assignments;
