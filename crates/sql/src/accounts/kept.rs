@@ -17,11 +17,11 @@ pub fn name_of(key: &[u8]) -> Option<AccountName> {
     Some(AccountName::new(user, host))
 }
 
-fn escaped(name: &str) -> String {
+pub(super) fn escaped(name: &str) -> String {
     name.replace('\\', "\\\\").replace('\n', "\\n").replace('\t', "\\t")
 }
 
-fn plain(name: &str) -> String {
+pub(super) fn plain(name: &str) -> String {
     let mut out = String::with_capacity(name.len());
     let mut chars = name.chars();
     while let Some(c) = chars.next() {
@@ -50,6 +50,7 @@ pub fn encode(account: &Account) -> Vec<u8> {
     if account.max_user_connections > 0 {
         lines.push(format!("connections\t{}", account.max_user_connections));
     }
+    lines.extend(account.policy.lines());
     lines.push(format!("global\t{}", account.global.0));
     let databases = account.databases.iter();
     lines.extend(databases.map(|(name, p)| format!("database\t{}\t{}", p.0, escaped(name))));
@@ -117,7 +118,7 @@ fn decoded(name: AccountName, bytes: &[u8]) -> Option<Account> {
             ["default", user, host] => {
                 account.default_roles.insert(AccountName::new(&plain(user), &plain(host)));
             }
-            _ => return None,
+            of_policy => account.policy.take(of_policy)?,
         }
     }
     Some(account)
@@ -142,6 +143,8 @@ mod tests {
             account.is_locked = number == 1;
             account.requires_tls = number == 2;
             account.max_user_connections = number as u32;
+            account.policy.limits.questions = number as u32;
+            account.policy.expired = number == 2;
             account.global = Privileges::GLOBAL.union(Privileges::GRANT_OPTION);
             account.databases.insert("d\\_%\n".into(), Privileges::SELECT);
             account.roles.insert(AccountName::new("r\n", "h"), number == 0);

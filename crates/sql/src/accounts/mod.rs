@@ -3,12 +3,14 @@
 //! An [`Account`] is a value; all accounts of one moment are a [`Directory`], which never changes. The engine keeps the accounts in a table of the cluster and makes a new directory
 //! whenever that has another version ([`crate::engine`], `account_store`); the front end and all sessions of the process share the newest ([`crate::server::Accounts`]).
 //!
-//! [`password`] has the hashes, [`host`] says which account a login means, [`privilege`] names privileges, [`columns`] are those on columns.
+//! [`password`] has the hashes, [`host`] says which account a login means, [`privilege`] names privileges, [`columns`] are those on columns, [`policy`] is what accounts are held to
+//! beside them.
 
 pub mod columns;
 pub mod host;
 pub mod kept;
 pub mod password;
+pub mod policy;
 pub mod privilege;
 
 use std::{
@@ -18,6 +20,7 @@ use std::{
 
 use crate::wire::auth::{AuthPlugin, PasswordDigest};
 pub use columns::Columns;
+pub use policy::Policy;
 pub use privilege::Privileges;
 
 /// Longest names in characters, as in MySQL.
@@ -116,6 +119,7 @@ pub struct Account {
     pub requires_tls: bool,
     /// 0: any number.
     pub max_user_connections: u32,
+    pub policy: Policy,
     pub global: Privileges,
     /// By patterns of database names.
     pub databases: BTreeMap<String, Privileges>,
@@ -150,6 +154,7 @@ impl Account {
             is_locked: false,
             requires_tls: false,
             max_user_connections: 0,
+            policy: Policy::default(),
             global: Privileges::NONE,
             databases: BTreeMap::new(),
             tables: BTreeMap::new(),

@@ -80,6 +80,16 @@ pub fn is_password(text: &str, password: &[u8]) -> bool {
     made.bytes().zip(hash.bytes()).fold(0, |difference, (a, b)| difference | (a ^ b)) == 0
 }
 
+/// Whether a password in clear is this one.
+pub fn is_of(secret: &Secret, password: &[u8]) -> bool {
+    match secret {
+        Secret::Empty => password.is_empty(),
+        Secret::Native(digest) => *digest == <[u8; 20]>::from(Sha1::digest(Sha1::digest(password))),
+        Secret::Sha2(text) => is_password(text, password),
+        Secret::Configured(digest) => digest.is(password),
+    }
+}
+
 /// What a check of a password costs, for a user that is not there.
 pub fn waste(password: &[u8]) {
     std::hint::black_box(sha_crypt(password, &[b'.'; SALT_BYTES], THOUSANDS * 1000));

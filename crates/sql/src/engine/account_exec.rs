@@ -3,7 +3,8 @@
 use std::rc::Rc;
 
 use super::{
-    account_parse::{Clause, Identified, Level, Named, Options, What, wrong_hash},
+    account_options::Options,
+    account_parse::{Clause, Identified, Level, Named, Spoken, What, wrong_hash},
     account_store::Book,
     authorize::{Identity, column_denied, database_denied, listed, privilege_missing, table_denied},
     catalog::{Catalog, Table},
@@ -14,7 +15,10 @@ use super::{
     trigger,
 };
 use crate::{
-    accounts::{Account, AccountName, Active, Auth, Privileges, Secret, password},
+    accounts::{
+        Account, AccountName, Active, Auth, Policy, Privileges, Secret, password,
+        policy::{NoObject, Reuse},
+    },
     wire::{SqlError, auth::AuthPlugin},
 };
 
@@ -43,7 +47,7 @@ fn is_there(name: &AccountName, is: bool) -> (&'static str, u16, String) {
 
 pub(super) fn auth_of(identified: &Identified, before: Option<AuthPlugin>) -> Result<Auth> {
     let (plugin, secret) = match identified {
-        Identified::By(plugin, text) => {
+        Identified::By(plugin, Spoken { password: text, .. }) => {
             if text.len() > password::PASSWORD_BYTES_MAX {
                 return Err(errors::not_supported("passwords of more than 256 bytes"));
             }
@@ -126,7 +130,48 @@ pub(super) fn apply(options: &Options, account: &mut Account) -> Result<()> {
     account.requires_tls = options.requires_tls.unwrap_or(account.requires_tls);
     account.max_user_connections = options.max_user_connections.unwrap_or(account.max_user_connections);
     account.is_locked = options.locked.unwrap_or(account.is_locked);
-    Ok(())
+    let changed = options.policy.apply(&mut account.policy, options.locked == Some(false));
+    changed.map_err(|NoObject| SqlError::new(3982, b"HY000", "The user attribute must be a valid JSON object"))
+}
+
+/// When a statement changes accounts, and how soon passwords may come again where an account does not say it.
+#[derive(Clone, Copy, Default)]
+struct At {
+    now: u64,
+    reuse: Reuse,
+}
+
+/// # Errors
+/// 3891, 3892, 3893: who changes the own password does not say which one he has, or says it of another's.
+fn check_replaced(me: &Identity, clause: &Clause, is_required: bool) -> Result<()> {
+    let check = |name: &Named, replaces: Option<&String>| {
+        let is_own = is_own(me, name);
+        let exempt = me.rights.global.contains(Privileges::CREATE_USER);
+        match replaces {
+            Some(_) if !is_own => {
+                let text = "Do not specify the current password while changing it for other users.";
+                Err(SqlError::new(3893, b"HY000", text))
+            }
+            Some(old) if !password::is_of(&me.account.auth.secret, old.as_bytes()) => {
+                let text = "Incorrect current password. Specify the correct password which has to be replaced.";
+                Err(SqlError::new(3891, b"HY000", text))
+            }
+            None if is_own && me.account.policy.require_current.unwrap_or(is_required && !exempt) => {
+                let text = "Current password needs to be specified in the REPLACE clause in order to change it.";
+                Err(SqlError::new(3892, b"HY000", text))
+            }
+            _ => Ok(()),
+        }
+    };
+    match clause {
+        Clause::SetPassword { user, password } => check(user, password.replaces.as_ref()),
+        Clause::AlterUser { users, .. } => users.iter().try_for_each(|(name, identified)| match identified {
+            Some(Identified::By(_, spoken)) => check(name, spoken.replaces.as_ref()),
+            Some(Identified::As(..)) => check(name, None),
+            None => Ok(()),
+        }),
+        _ => Ok(()),
+    }
 }
 
 /// Warnings of a change: level, number and text.
@@ -195,11 +240,20 @@ impl SqlEngine {
         if let Clause::Grant { level: Level::Routine(kind, name), .. } = &clause {
             self.routine_named(session, *kind, name).await?;
         }
+        let defaults = self.globals.of_passwords();
+        check_replaced(&me, &clause, defaults.requires_current)?;
+        let at = At { now: session.env.now().cast_unsigned() / 1_000_000, reuse: defaults.reuse };
         // What is said of passwords is the same in every attempt.
-        let clause = Resolved::of(session, &me, clause)?;
+        let clause = Resolved::of(session, &me, clause, at)?;
         let notes = store.change(|book| clause.carry_out(book, &|name| store.accounts.is_given(name))).await?;
         for (level, code, text) in notes {
             session.warn(level, code, text);
+        }
+        if let Resolved::Alter { users, options, .. } = &clause
+            && !options.policy.expired
+            && users.iter().any(|(name, identified)| *name == me.account.name && identified.is_some())
+        {
+            session.leave_sandbox();
         }
         if let Resolved::Drop { users, .. } = &clause {
             let catalog = self.catalog().await?;
@@ -238,7 +292,8 @@ fn check_may_change(session: &Session, me: &Identity, clause: &Clause) -> Result
     match clause {
         Clause::SetPassword { user, .. } if is_own(me, user) => return Ok(()),
         Clause::AlterUser { users, options, .. }
-            if *options == Options::default() && users.iter().all(|(name, _)| is_own(me, name)) =>
+            if *options == Options::default()
+                && users.iter().all(|(name, identified)| is_own(me, name) && identified.is_some()) =>
         {
             return Ok(());
         }
@@ -357,14 +412,14 @@ fn named_by<'c>(me: &'c Identity, clause: &'c Clause) -> Vec<&'c AccountName> {
 
 /// A clause with all names and passwords as they are kept.
 enum Resolved {
-    Create { users: Vec<(AccountName, Auth)>, if_not_exists: bool, options: Options },
-    Alter { users: Vec<(AccountName, Option<Identified>)>, if_exists: bool, options: Options, own: bool },
+    Create { users: Vec<(AccountName, Auth)>, if_not_exists: bool, options: Options, at: At },
+    Alter { users: Vec<(AccountName, Option<Identified>)>, if_exists: bool, options: Options, own: bool, at: At },
     Drop { users: Vec<AccountName>, if_exists: bool },
     Rename(Vec<(AccountName, AccountName)>),
     Grant { what: What, level: Place, users: Vec<AccountName> },
     Revoke { what: What, level: Place, users: Vec<AccountName>, if_exists: bool, ignores_unknown: bool },
     RevokeAll(Vec<AccountName>),
-    CreateRole { roles: Vec<AccountName>, if_not_exists: bool },
+    CreateRole { roles: Vec<AccountName>, if_not_exists: bool, at: At },
     DropRole { roles: Vec<AccountName>, if_exists: bool },
     GrantRoles { roles: Vec<AccountName>, users: Vec<AccountName>, with_admin: bool },
     RevokeRoles { roles: Vec<AccountName>, users: Vec<AccountName>, if_exists: bool, ignores_unknown: bool },
@@ -379,7 +434,7 @@ enum Place {
 }
 
 impl Resolved {
-    fn of(session: &Session, me: &Identity, clause: Clause) -> Result<Resolved> {
+    fn of(session: &Session, me: &Identity, clause: Clause, at: At) -> Result<Resolved> {
         let name = |name: Named| name.unwrap_or_else(|| me.account.name.clone());
         let all = |names: Vec<Named>| names.into_iter().map(name).collect::<Vec<_>>();
         let place = |level: Level| -> Result<Place> {
@@ -398,15 +453,15 @@ impl Resolved {
                 let none = Auth { plugin: AuthPlugin::CachingSha2Password, secret: Secret::Empty };
                 let of = |i: Option<Identified>| i.map_or_else(|| Ok(none.clone()), |i| auth_of(&i, None));
                 let users = users.into_iter().map(|(n, i)| Ok((name(n), of(i)?))).collect::<Result<_>>()?;
-                Resolved::Create { users, if_not_exists, options }
+                Resolved::Create { users, if_not_exists, options, at }
             }
             Clause::AlterUser { users, if_exists, options } => {
                 let users = users.into_iter().map(|(n, i)| (name(n), i)).collect();
-                Resolved::Alter { users, if_exists, options, own: false }
+                Resolved::Alter { users, if_exists, options, own: false, at }
             }
             Clause::SetPassword { user, password } => {
                 let users = vec![(name(user), Some(Identified::By(None, password)))];
-                Resolved::Alter { users, if_exists: false, options: Options::default(), own: true }
+                Resolved::Alter { users, if_exists: false, options: Options::default(), own: true, at }
             }
             Clause::DropUser { users, if_exists } => Resolved::Drop { users: all(users), if_exists },
             Clause::RenameUser(list) => Resolved::Rename(list.into_iter().map(|(a, b)| (name(a), name(b))).collect()),
@@ -416,7 +471,7 @@ impl Resolved {
                 Resolved::Revoke { what, level, users, if_exists, ignores_unknown }
             }
             Clause::RevokeAll(users) => Resolved::RevokeAll(all(users)),
-            Clause::CreateRole { roles, if_not_exists } => Resolved::CreateRole { roles, if_not_exists },
+            Clause::CreateRole { roles, if_not_exists } => Resolved::CreateRole { roles, if_not_exists, at },
             Clause::DropRole { roles, if_exists } => Resolved::DropRole { roles, if_exists },
             Clause::GrantRoles { roles, users, with_admin } => {
                 Resolved::GrantRoles { roles, users: all(users), with_admin }
@@ -433,7 +488,7 @@ impl Resolved {
     fn carry_out(&self, book: &mut Book, is_given: &dyn Fn(&AccountName) -> bool) -> Result<Notes> {
         let mut notes = Notes::new();
         match self {
-            Resolved::Create { users, if_not_exists, options } => {
+            Resolved::Create { users, if_not_exists, options, at } => {
                 let taken: Vec<AccountName> =
                     users.iter().map(|(name, _)| name).filter(|name| book.contains_key(name)).cloned().collect();
                 if !taken.is_empty() && !if_not_exists {
@@ -443,12 +498,13 @@ impl Resolved {
                 for (name, auth) in users.iter().filter(|(name, _)| !taken.contains(name)) {
                     let mut account = Account::new(name.clone(), auth.clone());
                     apply(options, &mut account)?;
+                    account.policy.note_password(&auth.secret, at.now, at.reuse);
                     if book.insert(name.clone(), account).is_some() {
                         return Err(failed("CREATE USER", std::slice::from_ref(name)));
                     }
                 }
             }
-            Resolved::Alter { users, if_exists, options, own } => {
+            Resolved::Alter { users, if_exists, options, own, at } => {
                 let unknown = |(name, _): &&(AccountName, _)| !book.contains_key(name);
                 let unknown: Vec<AccountName> = users.iter().filter(unknown).map(|(name, _)| name.clone()).collect();
                 if !unknown.is_empty() && *own {
@@ -462,8 +518,20 @@ impl Resolved {
                     let Some(account) = book.get_mut(name) else { continue };
                     if let Some(identified) = identified {
                         account.auth = auth_of(identified, Some(account.auth.plugin))?;
+                        account.policy.expired = false;
                     }
                     apply(options, account)?;
+                    if let Some(Identified::By(_, spoken)) = identified
+                        && account.policy.forbids(&spoken.password, at.now, at.reuse)
+                    {
+                        let text = format!(
+                            "Cannot use these credentials for '{name}' because they contradict the password history policy"
+                        );
+                        return Err(SqlError::new(3638, b"HY000", text));
+                    }
+                    if identified.is_some() {
+                        account.policy.note_password(&account.auth.secret, at.now, at.reuse);
+                    }
                 }
             }
             Resolved::Drop { users, if_exists } => {
@@ -534,7 +602,7 @@ impl Resolved {
                     account.routines.clear();
                 }
             }
-            Resolved::CreateRole { roles, if_not_exists } => {
+            Resolved::CreateRole { roles, if_not_exists, at } => {
                 let taken: Vec<AccountName> = roles.iter().filter(|r| book.contains_key(r)).cloned().collect();
                 if !taken.is_empty() && !if_not_exists {
                     return Err(failed("CREATE ROLE", &taken));
@@ -542,7 +610,8 @@ impl Resolved {
                 notes.extend(taken.iter().map(|name| is_there(name, true)));
                 for name in roles.iter().filter(|name| !taken.contains(name)) {
                     let none = Auth { plugin: AuthPlugin::CachingSha2Password, secret: Secret::Empty };
-                    let account = Account { is_locked: true, ..Account::new(name.clone(), none) };
+                    let policy = Policy { expired: true, changed: Some(at.now), ..Policy::default() };
+                    let account = Account { is_locked: true, policy, ..Account::new(name.clone(), none) };
                     book.insert(name.clone(), account);
                 }
             }
@@ -686,6 +755,7 @@ mod tests {
             users: names(users).into_iter().map(|name| (name, none.clone())).collect(),
             if_not_exists,
             options: Options { locked: Some(true), ..Options::default() },
+            at: At::default(),
         };
         let mut two = book(&["a", "b"]);
         let e = create(&["c", "b", "a"], false).carry_out(&mut two, &nobody).unwrap_err();

@@ -1,8 +1,9 @@
 //! CREATE, ALTER, DROP and RENAME USER, SET PASSWORD, GRANT and REVOKE, parsed from tokens.
 //!
-//! What is not done is refused by its name here, so that no clause is taken without effect; a clause that asks for what is so anyway (`PASSWORD EXPIRE NEVER`) is taken.
+//! What is not done is refused by its name here, so that no clause is taken without effect. What CREATE and ALTER USER say behind the accounts is in [`super::account_options`].
 
 use super::{
+    account_options::Options,
     ddl::Name,
     errors::{self, Result},
     token::{Token, Tokens},
@@ -16,28 +17,21 @@ use crate::{
 /// An account that a statement names; `None`: the session's own.
 pub type Named = Option<AccountName>;
 
+/// A password as a statement says it.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Spoken {
+    pub password: String,
+    /// REPLACE: the one that the account has until then.
+    pub replaces: Option<String>,
+}
+
 /// What IDENTIFIED says.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Identified {
     /// BY 'password', for this plugin.
-    By(Option<AuthPlugin>, String),
+    By(Option<AuthPlugin>, Spoken),
     /// WITH plugin AS 'kept form'; without AS nobody needs a password.
     As(AuthPlugin, String),
-}
-
-/// What CREATE and ALTER USER say of all accounts that they name; `None`: nothing.
-#[derive(Clone, Default, PartialEq, Debug)]
-pub struct Options {
-    pub requires_tls: Option<bool>,
-    pub max_user_connections: Option<u32>,
-    pub locked: Option<bool>,
-    pub default_roles: Option<Active>,
-}
-
-impl Options {
-    fn is_empty(&self) -> bool {
-        *self == Options::default()
-    }
 }
 
 #[derive(Clone, PartialEq, Debug)]
@@ -77,7 +71,7 @@ pub enum Clause {
     RenameUser(Vec<(Named, Named)>),
     SetPassword {
         user: Named,
-        password: String,
+        password: Spoken,
     },
     Grant {
         what: What,
@@ -128,15 +122,15 @@ pub fn parse(t: &mut Tokens) -> Result<Option<Clause>> {
     let clause = if of_user(t, "create") {
         let if_not_exists = if_words(t, &["not", "exists"])?;
         let users = users(t, true)?;
-        Clause::CreateUser { users, if_not_exists, options: options(t)? }
+        let replaces = |i: &Option<Identified>| matches!(i, Some(Identified::By(_, Spoken { replaces: Some(_), .. })));
+        if users.iter().any(|(_, identified)| replaces(identified)) {
+            return Err(t.error());
+        }
+        Clause::CreateUser { users, if_not_exists, options: Options::parse(t)? }
     } else if of_user(rewound(t, start), "alter") {
         let if_exists = if_words(t, &["exists"])?;
         let users = users(t, true)?;
-        let options = options(t)?;
-        if options.is_empty() && users.iter().any(|(_, identified)| identified.is_none()) {
-            return Err(t.error());
-        }
-        Clause::AlterUser { users, if_exists, options }
+        Clause::AlterUser { users, if_exists, options: Options::parse(t)? }
     } else if of_user(rewound(t, start), "drop") {
         let if_exists = if_words(t, &["exists"])?;
         Clause::DropUser { users: names(t)?, if_exists }
@@ -199,7 +193,7 @@ fn of_roles(t: &mut Tokens) -> Result<Option<Clause>> {
 }
 
 /// NONE, ALL, DEFAULT or a list.
-fn active(t: &mut Tokens, of_session: bool) -> Result<Active> {
+pub(super) fn active(t: &mut Tokens, of_session: bool) -> Result<Active> {
     Ok(match () {
         () if t.word("none") => Active::None,
         () if of_session && t.word("default") => Active::Default,
@@ -310,15 +304,14 @@ fn identified(t: &mut Tokens) -> Result<Identified> {
             if t.word("random") {
                 return Err(errors::not_supported("IDENTIFIED BY RANDOM PASSWORD"));
             }
-            Identified::By(plugin, text(t)?)
+            Identified::By(plugin, spoken(t)?)
         }
     };
-    check_replace(t)?;
     Ok(found)
 }
 
 /// A kept form may be given in hexadecimal digits.
-fn text(t: &mut Tokens) -> Result<String> {
+pub(super) fn text(t: &mut Tokens) -> Result<String> {
     if let Some(Token::Word(word)) = t.peek()
         && let Some(digits) = word.strip_prefix("0x").or_else(|| word.strip_prefix("0X"))
         && digits.bytes().all(|b| b.is_ascii_hexdigit())
@@ -333,109 +326,18 @@ fn text(t: &mut Tokens) -> Result<String> {
     }
 }
 
-/// REPLACE 'current password' and RETAIN CURRENT PASSWORD.
-fn check_replace(t: &Tokens) -> Result<()> {
-    for (word, what) in [("replace", "REPLACE of the current password"), ("retain", "RETAIN CURRENT PASSWORD")] {
-        if t.peek_word(word) {
-            return Err(errors::not_supported(what));
-        }
+/// A password, REPLACE and RETAIN CURRENT PASSWORD.
+fn spoken(t: &mut Tokens) -> Result<Spoken> {
+    let password = text(t)?;
+    let replaces = if t.word("replace") { Some(text(t)?) } else { None };
+    if t.peek_word("retain") {
+        return Err(errors::not_supported("RETAIN CURRENT PASSWORD"));
     }
-    Ok(())
+    Ok(Spoken { password, replaces })
 }
 
 pub fn wrong_hash() -> SqlError {
     SqlError::new(1827, b"HY000", "The password hash doesn't have the expected format.")
-}
-
-/// REQUIRE, WITH, and what follows.
-fn options(t: &mut Tokens) -> Result<Options> {
-    let mut options = Options::default();
-    if t.peek_word("default") && t.second_word("role") {
-        t.skip();
-        t.skip();
-        options.default_roles = Some(active(t, false)?);
-    }
-    if t.word("require") {
-        options.requires_tls = Some(match () {
-            () if t.word("none") => false,
-            () if t.word("ssl") => true,
-            () if ["x509", "subject", "issuer", "cipher"].iter().any(|word| t.peek_word(word)) => {
-                return Err(errors::not_supported("REQUIRE of more than SSL"));
-            }
-            () => return Err(t.error()),
-        });
-    }
-    if t.word("with") {
-        limit(t, &mut options)?;
-        while t.peek_word_starting("max_") {
-            limit(t, &mut options)?;
-        }
-    }
-    while !t.at_end() {
-        rest(t, &mut options)?;
-    }
-    Ok(options)
-}
-
-/// One of the resource limits.
-fn limit(t: &mut Tokens, options: &mut Options) -> Result<()> {
-    let start = t.position();
-    let name = t.identifier()?.to_ascii_uppercase();
-    if !name.starts_with("MAX_") {
-        t.rewind(start);
-        return Err(t.error());
-    }
-    let count = t.number()?.parse::<u32>().map_err(|_| t.error())?;
-    match name.as_str() {
-        "MAX_USER_CONNECTIONS" => options.max_user_connections = Some(count),
-        "MAX_QUERIES_PER_HOUR" | "MAX_UPDATES_PER_HOUR" | "MAX_CONNECTIONS_PER_HOUR" if count == 0 => {}
-        "MAX_QUERIES_PER_HOUR" | "MAX_UPDATES_PER_HOUR" | "MAX_CONNECTIONS_PER_HOUR" => {
-            return Err(errors::not_supported(&name));
-        }
-        _ => {
-            t.rewind(start);
-            return Err(t.error());
-        }
-    }
-    Ok(())
-}
-
-/// One of the options of passwords and locks.
-fn rest(t: &mut Tokens, options: &mut Options) -> Result<()> {
-    let refused = |what: &str| Err(errors::not_supported(what));
-    if t.word("account") {
-        options.locked = Some(match () {
-            () if t.word("lock") => true,
-            () if t.word("unlock") => false,
-            () => return Err(t.error()),
-        });
-    } else if t.word("password") {
-        let is_default = match () {
-            () if t.word("expire") => t.word("default") || t.word("never"),
-            () if t.word("history") => t.word("default") || t.peek_number() && t.number()? == "0",
-            () if t.word("reuse") => {
-                t.expect("interval")?;
-                t.word("default")
-            }
-            () if t.word("require") => {
-                t.expect("current")?;
-                t.word("default") || t.word("optional")
-            }
-            () => return Err(t.error()),
-        };
-        if !is_default {
-            return refused("expiry, history and reuse of passwords");
-        }
-    } else if t.word("failed_login_attempts") || t.word("password_lock_time") {
-        if !t.peek_number() || t.number()? != "0" {
-            return refused("FAILED_LOGIN_ATTEMPTS");
-        }
-    } else if t.peek_word("comment") || t.peek_word("attribute") {
-        return refused("COMMENT and ATTRIBUTE of accounts");
-    } else {
-        return Err(t.error());
-    }
-    Ok(())
 }
 
 /// Behind SET PASSWORD.
@@ -445,9 +347,7 @@ fn set_password(t: &mut Tokens) -> Result<Clause> {
         return Err(errors::not_supported("SET PASSWORD TO RANDOM"));
     }
     t.expect_symbol('=')?;
-    let password = text(t)?;
-    check_replace(t)?;
-    Ok(Clause::SetPassword { user, password })
+    Ok(Clause::SetPassword { user, password: spoken(t)? })
 }
 
 /// Behind GRANT and REVOKE: privileges stand before ON, roles before TO and FROM.
@@ -678,40 +578,44 @@ mod tests {
             panic!()
         };
         assert!(if_not_exists);
-        assert_eq!(users[0], (name("u", "%"), Some(Identified::By(None, "p".into()))));
-        assert_eq!(users[1].1, Some(Identified::By(Some(AuthPlugin::NativePassword), "q".into())));
+        let spoken = |password: &str| Spoken { password: password.into(), replaces: None };
+        assert_eq!(users[0], (name("u", "%"), Some(Identified::By(None, spoken("p")))));
+        assert_eq!(users[1].1, Some(Identified::By(Some(AuthPlugin::NativePassword), spoken("q"))));
         assert_eq!(users[2].1, Some(Identified::As(AuthPlugin::CachingSha2Password, "h".into())));
         let expected = Options {
             requires_tls: Some(true),
             max_user_connections: Some(3),
             locked: Some(true),
-            default_roles: None,
+            ..Options::default()
         };
-        assert_eq!(options, expected);
+        assert_eq!(Options { policy: Default::default(), ..options }, expected);
         let Clause::AlterUser { users, .. } = clause("ALTER USER USER() IDENTIFIED BY 'x'") else { panic!() };
         assert_eq!(users[0].0, None);
         assert_eq!(
             clause("SET PASSWORD FOR u@h = 'x'"),
-            Clause::SetPassword { user: name("u", "h"), password: "x".into() }
+            Clause::SetPassword { user: name("u", "h"), password: spoken("x") }
         );
-        assert_eq!(clause("set password='x'"), Clause::SetPassword { user: None, password: "x".into() });
+        let replaced = Spoken { password: "x".into(), replaces: Some("y".into()) };
+        assert_eq!(clause("SET PASSWORD = 'x' REPLACE 'y'"), Clause::SetPassword { user: None, password: replaced });
+        assert_eq!(clause("set password='x'"), Clause::SetPassword { user: None, password: spoken("x") });
     }
 
     #[test]
     fn what_is_not_done_is_refused_by_name() {
         for text in [
             "CREATE USER u REQUIRE X509",
-            "CREATE USER u PASSWORD EXPIRE INTERVAL 3 DAY",
-            "CREATE USER u FAILED_LOGIN_ATTEMPTS 3",
-            "CREATE USER u WITH MAX_QUERIES_PER_HOUR 3",
             "CREATE USER u IDENTIFIED BY RANDOM PASSWORD",
-            "CREATE USER u COMMENT 'x'",
             "ALTER USER u IDENTIFIED BY 'x' RETAIN CURRENT PASSWORD",
             "GRANT BACKUP_ADMIN ON *.* TO u",
         ] {
             assert_eq!(parsed(text).map_err(|e| e.errno), Err(1235), "{text}");
         }
-        for text in ["GRANT SELECT ON d.* u", "CREATE USER u WITH", "ALTER USER u", "GRANT NONESUCH ON *.* TO u"] {
+        for text in [
+            "GRANT SELECT ON d.* u",
+            "CREATE USER u WITH",
+            "CREATE USER u IDENTIFIED BY 'x' REPLACE 'y'",
+            "GRANT NONESUCH ON *.* TO u",
+        ] {
             assert_eq!(parsed(text).map_err(|e| e.errno), Err(1064), "{text}");
         }
         for text in ["CREATE TABLE user (a INT)", "ALTER TABLE t ADD a INT", "SET a = 1", "RENAME TABLE a TO b"] {

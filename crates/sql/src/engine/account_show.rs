@@ -16,7 +16,7 @@ use super::{
     token::Tokens,
 };
 use crate::{
-    accounts::{Account, AccountName, Columns, Privileges},
+    accounts::{Account, AccountName, Columns, Privileges, policy::LockTime},
     server::Output,
 };
 
@@ -147,31 +147,67 @@ pub(super) fn grants_of(account: &Account) -> Vec<String> {
 
 /// The statement that makes an account again. A password that the server was given is nobody's to see.
 fn create_user(account: &Account) -> String {
-    let kept = match account.auth.secret.text().as_str() {
-        "" => String::new(),
-        text => format!(" AS '{}'", text.replace('\\', "\\\\").replace('\'', "\\'")),
-    };
+    let quoted = |text: &str| format!("'{}'", text.replace('\\', "\\\\").replace('\'', "\\'"));
+    let policy = &account.policy;
+    let mut out =
+        format!("CREATE USER {} IDENTIFIED WITH '{}'", account.name.in_backticks(), account.auth.plugin.name());
+    let kept = account.auth.secret.text();
+    if !kept.is_empty() {
+        out += &format!(" AS {}", quoted(&kept));
+    }
     let roles: Vec<String> = account.default_roles.iter().map(AccountName::in_backticks).collect();
-    let roles = if roles.is_empty() { String::new() } else { format!(" DEFAULT ROLE {}", roles.join(",")) };
-    let connections = match account.max_user_connections {
-        0 => String::new(),
-        count => format!(" WITH MAX_USER_CONNECTIONS {count}"),
+    if !roles.is_empty() {
+        out += &format!(" DEFAULT ROLE {}", roles.join(","));
+    }
+    out += if account.requires_tls { " REQUIRE SSL" } else { " REQUIRE NONE" };
+    let limits = [
+        ("MAX_QUERIES_PER_HOUR", policy.limits.questions),
+        ("MAX_UPDATES_PER_HOUR", policy.limits.updates),
+        ("MAX_CONNECTIONS_PER_HOUR", policy.limits.connections),
+        ("MAX_USER_CONNECTIONS", account.max_user_connections),
+    ];
+    let mut before = " WITH";
+    for (name, count) in limits.into_iter().filter(|(_, count)| *count > 0) {
+        out += &format!("{before} {name} {count}");
+        before = "";
+    }
+    let expires = match policy.lifetime {
+        _ if policy.expired => String::new(),
+        None => " DEFAULT".to_owned(),
+        Some(0) => " NEVER".to_owned(),
+        Some(days) => format!(" INTERVAL {days} DAY"),
     };
-    format!(
-        "CREATE USER {} IDENTIFIED WITH '{}'{kept}{roles} REQUIRE {}{connections} PASSWORD EXPIRE DEFAULT ACCOUNT {} PASSWORD \
-         HISTORY DEFAULT PASSWORD REUSE INTERVAL DEFAULT PASSWORD REQUIRE CURRENT DEFAULT",
-        account.name.in_backticks(),
-        account.auth.plugin.name(),
-        if account.requires_tls { "SSL" } else { "NONE" },
-        if account.is_locked { "LOCK" } else { "UNLOCK" },
-    )
+    let lock = if account.is_locked { "LOCK" } else { "UNLOCK" };
+    let history = policy.history.map_or("DEFAULT".to_owned(), |count| count.to_string());
+    let reuse = policy.reuse_days.map_or("DEFAULT".to_owned(), |days| format!("{days} DAY"));
+    let current = match policy.require_current {
+        None => " DEFAULT",
+        Some(true) => "",
+        Some(false) => " OPTIONAL",
+    };
+    out += &format!(
+        " PASSWORD EXPIRE{expires} ACCOUNT {lock} PASSWORD HISTORY {history} PASSWORD REUSE INTERVAL {reuse} PASSWORD \
+         REQUIRE CURRENT{current}"
+    );
+    if policy.failed_attempts > 0 {
+        out += &format!(" FAILED_LOGIN_ATTEMPTS {}", policy.failed_attempts);
+    }
+    match policy.lock_time {
+        LockTime::Days(0) => {}
+        LockTime::Days(days) => out += &format!(" PASSWORD_LOCK_TIME {days}"),
+        LockTime::Unbounded => out += " PASSWORD_LOCK_TIME UNBOUNDED",
+    }
+    if let Some(attributes) = &policy.attributes {
+        out += &format!(" ATTRIBUTE {}", quoted(attributes));
+    }
+    out
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::{
-        accounts::{Auth, Secret, password},
+        accounts::{Auth, Policy, Secret, password, policy::Limits},
         engine::{
             account_exec::{apply, auth_of},
             account_parse::{self, Clause},
@@ -189,6 +225,18 @@ mod tests {
         let mut it = account("u");
         it.auth.secret = password::sha2("p", [9; 20]);
         (it.requires_tls, it.is_locked, it.max_user_connections) = (true, true, 4);
+        it.policy = Policy {
+            limits: Limits { questions: 1, updates: 2, connections: 3 },
+            failed_attempts: 5,
+            lock_time: LockTime::Unbounded,
+            unlocks: 1,
+            lifetime: Some(6),
+            history: Some(7),
+            reuse_days: Some(8),
+            require_current: Some(false),
+            attributes: Some("{\"it's\": \"a \\\"b\\\" \\\\ c\"}".to_owned()),
+            ..Policy::default()
+        };
         let text = create_user(&it);
         let Some(Clause::CreateUser { users, options, .. }) = account_parse::parse(&mut Tokens::new(&text)).unwrap()
         else {

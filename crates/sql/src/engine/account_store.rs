@@ -298,7 +298,10 @@ fn check_limits(book: &Book) -> Result<()> {
         return Err(errors::not_supported(&format!("more than {ACCOUNTS_MAX} accounts")));
     }
     if let Some((name, _)) = book.iter().find(|(_, account)| kept::encode(account).len() > ACCOUNT_BYTES_MAX) {
-        let what = format!("more grants to {}: they take more than {ACCOUNT_BYTES_MAX} bytes", name.quoted());
+        let what = format!(
+            "more about {}: its grants, attributes and passwords take more than {ACCOUNT_BYTES_MAX} bytes",
+            name.quoted()
+        );
         return Err(errors::not_supported(&what));
     }
     Ok(())

@@ -99,6 +99,7 @@ impl SqlEngine {
 
     /// PREPARE of a text in UTF-8.
     pub(super) async fn prepare_text(&self, session: &mut Session, sql: &[u8]) -> Result<PreparedInfo> {
+        session.check_sandbox()?;
         let sql = without_end(sql);
         let (mut plain, syntax) = (Digest::default(), session.env.variables.syntax);
         plain.scan(sql, Form::Plain, syntax)?;

@@ -163,6 +163,7 @@ impl SqlEngine {
     /// Runs the statement `sql`, whose normal form is in the session's digest.
     pub(super) async fn statement(&self, session: &mut Session, sql: &[u8], out: &mut Output<'_>) -> Result<()> {
         self.begin_statement(session)?;
+        self.admit(session, sql)?;
         let start = out.mark();
         let mut s = session.take_scratch();
         let result = loop {
@@ -730,6 +731,7 @@ impl Engine for SqlEngine {
             next_statement: 1,
             multi_statements: info.capabilities & capability::MULTI_STATEMENTS != 0,
             found_rows: info.capabilities & capability::FOUND_ROWS != 0,
+            watch: None,
             info: info.clone(),
             compression: Compression::None,
             changes: Default::default(),
@@ -756,11 +758,13 @@ impl Engine for SqlEngine {
         let mut session = self.open(info).await?;
         if let Some(store) = &self.store {
             // What is older than the directory is looked up again before it counts.
-            session.env.me = Some(Identity::new(account, store.accounts.current(), 0, is_sure));
+            session.env.me = Some(Identity::new(account.clone(), store.accounts.current(), 0, is_sure));
         }
+        let watch = self.watch(&session, &account)?;
         if let Some(database) = database {
             self.init_db(&mut session, &database).await?;
         }
+        session.watch = watch;
         Ok(session)
     }
 
@@ -810,6 +814,9 @@ impl Engine for SqlEngine {
         out: &mut Output<'_>,
     ) -> Result<()> {
         self.begin_statement(session)?;
+        if session.watch.is_some() {
+            self.admit(session, self.prepared_text(session, id))?;
+        }
         let start = out.mark();
         let mut s = session.take_scratch();
         let mut values = recycle(std::mem::take(&mut s.values));
@@ -843,6 +850,7 @@ impl Engine for SqlEngine {
     }
 
     async fn init_db(&self, session: &mut Session, database: &str) -> Result<()> {
+        session.check_sandbox()?;
         self.find_database(session, database).await?;
         session.env.database = Some(database.to_owned());
         let collation = self.catalog().await?.databases.get(database).copied();
@@ -852,6 +860,7 @@ impl Engine for SqlEngine {
     }
 
     async fn field_list(&self, session: &mut Session, table: &str, wildcard: &str) -> Result<Vec<ColumnDef>> {
+        session.check_sandbox()?;
         let database = session.env.database.clone().ok_or_else(errors::no_database)?;
         self.require_sight(session, (&database, table), "SELECT").await?;
         let table = self.catalog().await?.columns_of(&database, table)?;

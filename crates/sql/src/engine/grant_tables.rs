@@ -18,7 +18,10 @@ use super::{
     information_schema::{Row, virtual_schema},
     labels, routine,
 };
-use crate::accounts::{Account, AccountName, Columns, Privileges};
+use crate::{
+    accounts::{Account, AccountName, Columns, Privileges},
+    json,
+};
 
 pub const DATABASE: &str = "mysql";
 
@@ -168,6 +171,19 @@ fn tables() -> &'static BTreeMap<&'static str, TableSchema> {
     })
 }
 
+/// The columns of INFORMATION_SCHEMA.USER_ATTRIBUTES, which is made of `user`.
+pub(super) fn attribute_columns() -> Vec<Column> {
+    let of_user = |column: Column| Column { nullable: false, ..column };
+    let length = apus_types::limits::ROW_BYTES_MAX as u32;
+    let attribute = Column::new("ATTRIBUTE", ColumnType::Text { length, collation: Collation::Utf8mb4Bin });
+    vec![of_user(user("USER")), of_user(host("HOST")), attribute]
+}
+
+pub(super) fn attribute_row(a: &Account) -> Row {
+    let [host, user] = host_and_user(&a.name);
+    vec![user, host, a.policy.attributes.clone().map_or(Datum::Null, Datum::text)]
+}
+
 pub fn table(name: &str) -> Option<Rc<Table>> {
     Some(Rc::new(Table::new(tables().get(name)?.clone(), Vec::new())))
 }
@@ -211,20 +227,28 @@ fn user_row(a: &Account) -> Row {
     row.extend(flags(a.global, OF_USER));
     row.push(Datum::UInt(if a.requires_tls { 2 } else { 1 }));
     row.extend((0..3).map(|_| Datum::text("")));
-    row.extend([0, 0, 0, u64::from(a.max_user_connections)].map(Datum::UInt));
+    let (policy, limits) = (&a.policy, a.policy.limits);
+    let most = [limits.questions, limits.updates, limits.connections, a.max_user_connections];
+    row.extend(most.map(|count| Datum::UInt(count.into())));
+    let number = |value: Option<u16>| value.map_or(Datum::Null, |n| Datum::UInt(n.into()));
     row.extend([
         Datum::text(a.auth.plugin.name()),
         Datum::text(a.auth.secret.text()),
-        flag(false),
-        Datum::Null,
-        Datum::Null,
+        flag(policy.expired),
+        policy.changed.map_or(Datum::Null, |at| Datum::Int((at * 1_000_000).cast_signed())),
+        number(policy.lifetime),
     ]);
     row.extend([
         flag(a.is_locked),
         flag(a.global.contains(Privileges::CREATE_ROLE)),
         flag(a.global.contains(Privileges::DROP_ROLE)),
     ]);
-    row.extend([const { Datum::Null }; 4]);
+    row.extend([
+        number(policy.history),
+        number(policy.reuse_days),
+        policy.require_current.map_or(Datum::Null, flag),
+        policy.user_attributes().map_or(Datum::Null, |value| Datum::Json(json::binary::encode(&value).into())),
+    ]);
     row
 }
 

@@ -144,12 +144,18 @@ const TABLES: &[(&str, &str)] = &[
     ),
 ];
 
+const USER_ATTRIBUTES: &str = "USER_ATTRIBUTES";
+
 /// Longest text of a cell, in characters.
 const TEXT_CHARS: u16 = 2048;
 
 fn schemas() -> &'static BTreeMap<&'static str, TableSchema> {
     static SCHEMAS: OnceLock<BTreeMap<&'static str, TableSchema>> = OnceLock::new();
-    SCHEMAS.get_or_init(|| TABLES.iter().map(|(name, columns)| (*name, schema(name, columns))).collect())
+    SCHEMAS.get_or_init(|| {
+        let of_users = virtual_schema(DATABASE, USER_ATTRIBUTES, grant_tables::attribute_columns());
+        let listed = TABLES.iter().map(|(name, columns)| (*name, schema(name, columns)));
+        listed.chain([(USER_ATTRIBUTES, of_users)]).collect()
+    })
 }
 
 /// A column by its word: its name and, unless it is a VARCHAR, a sign for its type.
@@ -223,7 +229,7 @@ pub fn table(name: &str) -> Option<Rc<Table>> {
 }
 
 pub fn names() -> impl Iterator<Item = &'static str> {
-    TABLES.iter().map(|(name, _)| *name)
+    schemas().keys().copied()
 }
 
 pub(super) type Row = Vec<Datum<'static>>;
@@ -243,7 +249,8 @@ fn yes(on: bool) -> Datum<'static> {
 
 /// Whether the table is one of those that never have a row: Apus has nothing of the kind.
 pub fn is_always_empty(schema: &TableSchema) -> bool {
-    const WITH_ROWS: [&str; 24] = [
+    const WITH_ROWS: [&str; 25] = [
+        USER_ATTRIBUTES,
         "EVENTS",
         "PARAMETERS",
         "ROUTINES",
@@ -327,6 +334,7 @@ fn rows(schema: &TableSchema, catalog: &Catalog, env: &Env) -> Vec<Row> {
             })
             .collect(),
         "PROCESSLIST" => processlist::list(env).map(Process::row).collect(),
+        USER_ATTRIBUTES => me.map_or_else(Vec::new, |me| shown_accounts(me).map(grant_tables::attribute_row).collect()),
         "USER_PRIVILEGES" => me.map_or_else(Vec::new, user_privileges),
         "SCHEMA_PRIVILEGES" => me.map_or_else(Vec::new, schema_privileges),
         "TABLE_PRIVILEGES" => me.map_or_else(Vec::new, table_privileges),

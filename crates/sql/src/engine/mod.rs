@@ -18,9 +18,11 @@
 
 mod absent;
 mod account_exec;
+mod account_options;
 mod account_parse;
 mod account_show;
 mod account_store;
+mod account_watch;
 mod alter;
 mod assignments;
 mod authorize;

@@ -9,6 +9,7 @@ use apus_types::{
 };
 
 use super::{
+    account_watch::Watch,
     catalog::Catalog,
     characteristics::Isolation,
     digest::{Digest, Syntax},
@@ -228,6 +229,8 @@ pub struct Session {
     pub multi_statements: bool,
     /// Affected rows of UPDATE are the matched ones.
     pub found_rows: bool,
+    /// `None`: nobody looks at its statements.
+    pub watch: Option<Box<Watch>>,
     pub info: crate::server::ConnectionInfo,
     pub compression: crate::server::Compression,
     pub changes: super::tracking::Changes,

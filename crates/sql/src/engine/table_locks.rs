@@ -72,22 +72,36 @@ impl SqlEngine {
     }
 }
 
-/// Behind FLUSH: there is nothing that it could write or forget, and nothing that keeps others from writing. Whether it names tables.
-pub(super) fn flush(t: &mut Tokens) -> Result<bool> {
+/// What FLUSH names of what means something.
+#[derive(Default)]
+pub(super) struct Flushed {
+    pub tables: bool,
+    pub privileges: bool,
+    pub user_resources: bool,
+}
+
+/// Behind FLUSH: but for what accounts have used there is nothing that it could write or forget, and nothing that keeps others from writing.
+pub(super) fn flush(t: &mut Tokens) -> Result<Flushed> {
     let _ = t.word("no_write_to_binlog") || t.word("local");
+    let mut flushed = Flushed::default();
     if t.word("table") || t.word("tables") {
-        return flush_tables(t).map(|()| true);
+        flushed.tables = true;
+        return flush_tables(t).map(|()| flushed);
     }
     loop {
         let of_logs = ["binary", "engine", "error", "general", "relay", "slow"].iter().any(|kind| t.word(kind));
-        let alone = ["logs", "hosts", "optimizer_costs", "privileges", "status", "user_resources"];
+        let alone = ["logs", "hosts", "optimizer_costs", "status"];
         if of_logs {
             t.expect("logs")?;
+        } else if t.word("privileges") {
+            flushed.privileges = true;
+        } else if t.word("user_resources") {
+            flushed.user_resources = true;
         } else if !alone.iter().any(|what| t.word(what)) {
             return Err(t.error());
         }
         if !t.symbol(',') {
-            return t.end().map(|()| false);
+            return t.end().map(|()| flushed);
         }
     }
 }

@@ -204,8 +204,17 @@ impl SqlEngine {
             self.evaluate_for_effects(session, text, out).await?;
         } else if t.word("flush") {
             self.require(session, Privileges::RELOAD, "RELOAD").await?;
-            if table_locks::flush(&mut t)? {
+            let flushed = table_locks::flush(&mut t)?;
+            if flushed.tables {
                 self.count(session, Counter::Flush);
+            }
+            if let Some(store) = &self.store {
+                if flushed.privileges {
+                    store.accounts.usages().forget_failures();
+                }
+                if flushed.user_resources {
+                    store.accounts.usages().forget_used();
+                }
             }
         } else if t.word("kill") {
             let query = !t.word("connection") && t.word("query");

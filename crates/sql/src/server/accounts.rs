@@ -15,7 +15,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::rsa::RsaKey;
+use super::{rsa::RsaKey, usage::Usages};
 use crate::{
     accounts::{Account, AccountName, Auth, Directory, Privileges, Secret},
     wire::{
@@ -45,6 +45,7 @@ struct Shared {
     /// `SHA256(SHA256(p))` by the kept form of a password.
     remembered: Mutex<BTreeMap<String, [u8; 32]>>,
     rsa: OnceLock<Option<RsaKey>>,
+    usages: Usages,
 }
 
 #[derive(Default)]
@@ -62,6 +63,7 @@ impl Default for Shared {
             checked: AtomicU64::new(0),
             remembered: Mutex::default(),
             rsa: OnceLock::new(),
+            usages: Usages::default(),
         }
     }
 }
@@ -135,6 +137,7 @@ impl Accounts {
             let texts: BTreeSet<String> = accounts.iter().filter_map(|a| text_of(&a.auth.secret)).collect();
             lock(&self.shared.remembered).retain(|text, _| texts.contains(text));
             state.directory = Arc::new(Directory::new(version, accounts));
+            self.shared.usages.follow(&state.directory);
             self.shared.generation.fetch_add(1, Ordering::AcqRel);
         }
         if has_secrets && self.shared.rsa.get().is_none() {
@@ -187,6 +190,10 @@ impl Accounts {
 
     pub(crate) fn remembered(&self, text: &str) -> Option<[u8; 32]> {
         lock(&self.shared.remembered).get(text).copied()
+    }
+
+    pub(crate) fn usages(&self) -> &Usages {
+        &self.shared.usages
     }
 
     pub(crate) fn rsa(&self) -> Option<&RsaKey> {

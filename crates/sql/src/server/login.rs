@@ -3,7 +3,7 @@
 //! A client of `caching_sha2_password` sends a short proof first, which can be checked where the process remembers the password. Otherwise it is asked for the password itself, within TLS
 //! or encrypted by the server's RSA key. Who names an account that is not there is led the same way, at the same cost, to the same error.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Instant};
 
 use tokio::{
     io::{AsyncRead, AsyncWrite},
@@ -11,7 +11,7 @@ use tokio::{
 };
 
 use super::{
-    Accounts, ConnectionInfo, Engine, SqlError,
+    Accounts, ConnectionInfo, Engine, SqlError, Usage,
     connection::{Connection, Credentials, Gone},
     limits,
 };
@@ -27,6 +27,32 @@ use crate::{
         result::{ResultState, ResultWriter},
     },
 };
+
+/// A login, counted where failures may close the account. Whoever leaves when he has been shown that his short proof is wrong has failed, too.
+struct Attempt {
+    counted: Option<(Arc<Usage>, Arc<Account>)>,
+    /// What the client has proved is the proof of another password.
+    is_wrong: bool,
+}
+
+impl Attempt {
+    /// # Errors
+    /// 3955: the account is closed.
+    fn end(mut self, is_right: bool, user: &str, host: &str) -> Result<bool, SqlError> {
+        let Some((usage, account)) = self.counted.take() else { return Ok(is_right) };
+        let counted = usage.attempt(&account.policy, is_right, Instant::now());
+        counted.map(|()| is_right).map_err(|closed| closed.error(&account.policy, user, host))
+    }
+}
+
+impl Drop for Attempt {
+    fn drop(&mut self) {
+        if let Some((usage, account)) = self.counted.take().filter(|_| self.is_wrong) {
+            // There is nobody to be told.
+            let _ = usage.attempt(&account.policy, false, Instant::now());
+        }
+    }
+}
 
 impl<E: Engine> Connection<E> {
     /// The packet of a CHANGE_USER is the one taken last; the current session stays open until the next one is.
@@ -55,7 +81,10 @@ impl<E: Engine> Connection<E> {
         let is_sure = timeout(limit / limits::ACCOUNTS_SHARE, self.engine.check_accounts()).await.unwrap_or(false);
         let account = self.shared.accounts.current().matching(&credentials.user, &self.slot.host).cloned();
         let with_password = credentials.is_change || !matches!(credentials.response.as_slice(), [] | [0]);
-        let proven = match self.prove(stream, account.as_deref(), &credentials).await? {
+        let mut attempt = self.attempt(account.as_ref());
+        let proof = self.prove(stream, account.as_deref(), &credentials, &mut attempt).await?;
+        let proof = proof.and_then(|is_right| attempt.end(is_right, &credentials.user, &self.slot.host));
+        let proven = match proof {
             Ok(true) => account.ok_or_else(|| Accounts::denied(&credentials.user, &self.slot.host, with_password)),
             Ok(false) => Err(Accounts::denied(&credentials.user, &self.slot.host, with_password)),
             Err(error) => Err(error),
@@ -105,6 +134,12 @@ impl<E: Engine> Connection<E> {
         }
     }
 
+    fn attempt(&self, account: Option<&Arc<Account>>) -> Attempt {
+        let account = account.filter(|account| account.policy.counts_failures());
+        let counted = account.map(|a| (self.shared.accounts.usages().of(a, Instant::now()), a.clone()));
+        Attempt { counted, is_wrong: false }
+    }
+
     /// # Errors
     /// 1045, 1226, 3118: it is who it says, and must not log in.
     fn check_usable(&self, account: &Arc<Account>, user: &str) -> Result<(), SqlError> {
@@ -128,7 +163,11 @@ impl<E: Engine> Connection<E> {
                 return Err(SqlError::new(1226, b"42000", text));
             }
         }
-        Ok(())
+        if account.policy.limits.are_none() {
+            return Ok(());
+        }
+        let now = Instant::now();
+        self.shared.accounts.usages().of(account, now).log_in(now)
     }
 
     /// Whether the client knows the account's password. `None`: there is no such account, which takes the same steps.
@@ -137,6 +176,7 @@ impl<E: Engine> Connection<E> {
         stream: &mut S,
         account: Option<&Account>,
         login: &Credentials,
+        attempt: &mut Attempt,
     ) -> Result<Result<bool, SqlError>, Gone>
     where
         S: AsyncRead + AsyncWrite + Unpin,
@@ -176,22 +216,33 @@ impl<E: Engine> Connection<E> {
                 Ok(Ok(digest.verify(plugin, &self.scramble, &response)))
             }
             (AuthPlugin::NativePassword, _) => Ok(Ok(false)),
-            (AuthPlugin::CachingSha2Password, secret) => self.prove_sha2(stream, secret, &response).await.map(Ok),
+            (AuthPlugin::CachingSha2Password, secret) => {
+                self.prove_sha2(stream, secret, &response, attempt).await.map(Ok)
+            }
         }
     }
 
-    async fn prove_sha2<S>(&mut self, stream: &mut S, secret: Option<&Secret>, response: &[u8]) -> Result<bool, Gone>
+    async fn prove_sha2<S>(
+        &mut self,
+        stream: &mut S,
+        secret: Option<&Secret>,
+        response: &[u8],
+        attempt: &mut Attempt,
+    ) -> Result<bool, Gone>
     where
         S: AsyncRead + AsyncWrite + Unpin,
     {
         let shared = self.shared.clone();
         let is_known = match secret {
             Some(Secret::Sha2(text)) => {
-                let digest = shared.accounts.remembered(text);
-                digest.is_some_and(|digest| proves_sha2(&digest, &self.scramble, response))
+                let proved = shared.accounts.remembered(text).map(|d| proves_sha2(&d, &self.scramble, response));
+                attempt.is_wrong = proved == Some(false);
+                proved == Some(true)
             }
             Some(Secret::Configured(digest)) => {
-                digest.verify(AuthPlugin::CachingSha2Password, &self.scramble, response)
+                let proved = digest.verify(AuthPlugin::CachingSha2Password, &self.scramble, response);
+                attempt.is_wrong = !proved;
+                proved
             }
             _ => false,
         };

@@ -26,6 +26,7 @@ mod registry;
 mod rsa;
 mod statements;
 mod tls;
+mod usage;
 
 pub use accounts::Accounts;
 pub use activity::{Activity, Doing};
@@ -34,6 +35,7 @@ pub use output::{Collected, Mark, Output};
 pub(crate) use registry::Slot;
 pub use registry::{ConnectionEntry, Interrupt, Registry};
 pub use tls::{Tls, TlsSession};
+pub use usage::{Usage, Usages};
 
 pub use crate::wire::compressed::{Algorithms, Compression};
 pub use crate::wire::params::Attribute;

@@ -39,6 +39,8 @@ pub mod capability {
     pub const PLUGIN_AUTH: u32 = 1 << 19;
     pub const CONNECT_ATTRS: u32 = 1 << 20;
     pub const PLUGIN_AUTH_LENENC_DATA: u32 = 1 << 21;
+    /// `CAN_HANDLE_EXPIRED_PASSWORDS`.
+    pub const EXPIRED_PASSWORDS: u32 = 1 << 22;
     pub const SESSION_TRACK: u32 = 1 << 23;
     pub const DEPRECATE_EOF: u32 = 1 << 24;
     pub const ZSTD_COMPRESSION: u32 = 1 << 26;
@@ -62,6 +64,7 @@ pub mod capability {
         | PLUGIN_AUTH
         | CONNECT_ATTRS
         | PLUGIN_AUTH_LENENC_DATA
+        | EXPIRED_PASSWORDS
         | SESSION_TRACK
         | DEPRECATE_EOF
         | QUERY_ATTRIBUTES;

@@ -63,6 +63,7 @@ impl SqlEngine {
         out: &mut Output<'_>,
     ) -> Result<()> {
         self.begin_statement(session)?;
+        self.admit(session, b"create")?;
         let start = out.mark();
         session.clear_warnings();
         let done = self.carry_out(session, made).await.and_then(|()| utility::ok(session, out));

@@ -10,7 +10,10 @@ use crate::engine::{
     session::WARNINGS_MAX,
     tracking,
 };
-use crate::wire::{SqlError, constants::SERVER_VERSION};
+use crate::{
+    accounts::policy::PASTS_MAX,
+    wire::{SqlError, constants::SERVER_VERSION},
+};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Type {
@@ -74,6 +77,9 @@ const fn text(name: &'static str, default: &'static str) -> Definition {
 const fn word(name: &'static str, words: &'static [&'static str]) -> Definition {
     v(name, Type::Word(words), words[0], Scope::Both)
 }
+const fn number(max: u64) -> Type {
+    Type::Number { min: 0, max, step: 1 }
+}
 /// What is as it is.
 const fn fixed(name: &'static str, ty: Type, default: &'static str) -> Definition {
     v(name, ty, default, Scope::Nobody)
@@ -104,7 +110,9 @@ static DEFINITIONS: &[Definition] = &[
     text("collation_database", "utf8mb4_0900_ai_ci"),
     text("collation_server", "utf8mb4_0900_ai_ci"),
     n("cte_max_recursion_depth", "1000", 0, U32),
+    v("default_password_lifetime", number(65_535), "0", Scope::Global),
     text("default_storage_engine", "InnoDB"),
+    fixed("disconnect_on_expired_password", Type::Bool, "1"),
     fixed("div_precision_increment", ANY, "4"),
     text("explain_format", "TREE"),
     n("explain_json_format_version", "2", 1, 2),
@@ -151,6 +159,10 @@ static DEFINITIONS: &[Definition] = &[
     n("net_read_timeout", "30", 1, YEAR),
     n("net_write_timeout", "60", 1, YEAR),
     text("optimizer_switch", ""),
+    // No more passwords are remembered.
+    v("password_history", number(PASTS_MAX as u64), "0", Scope::Global),
+    v("password_require_current", Type::Bool, "0", Scope::Global),
+    v("password_reuse_interval", number(65_535), "0", Scope::Global),
     fixed("performance_schema", Type::Bool, "0"),
     fixed("port", ANY, "3306"),
     v("protocol_compression_algorithms", Type::Text, "zlib,zstd,uncompressed", Scope::Global),

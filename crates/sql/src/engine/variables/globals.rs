@@ -14,11 +14,22 @@ use crate::engine::{
     expr::Datum,
     status::Status,
 };
-use crate::wire::{SqlError, compressed::Algorithms};
+use crate::{
+    accounts::policy::Reuse,
+    wire::{SqlError, compressed::Algorithms},
+};
 
 const LOCAL_INFILE: &str = "local_infile";
 const EVENT_SCHEDULER: &str = "event_scheduler";
 const COMPRESSION: &str = "protocol_compression_algorithms";
+
+#[derive(Clone, Copy, Debug)]
+pub(in crate::engine) struct PasswordDefaults {
+    /// Days; 0: for ever.
+    pub lifetime: u16,
+    pub reuse: Reuse,
+    pub requires_current: bool,
+}
 
 #[derive(Debug, Default)]
 pub struct Globals {
@@ -64,6 +75,17 @@ impl Globals {
     /// Whether this SQL node may run events.
     pub(in crate::engine) fn runs_events(&self) -> bool {
         self.values().get(EVENT_SCHEDULER).is_none_or(|text| text == "ON")
+    }
+
+    /// What accounts are held to that do not say it of themselves.
+    pub(in crate::engine) fn of_passwords(&self) -> PasswordDefaults {
+        let values = self.values();
+        let number = |name: &str| values.get(name).and_then(|text| text.parse().ok()).unwrap_or(0);
+        PasswordDefaults {
+            lifetime: number("default_password_lifetime"),
+            reuse: Reuse { history: number("password_history"), days: number("password_reuse_interval") },
+            requires_current: number("password_require_current") == 1,
+        }
     }
 
     /// What `protocol_compression_algorithms` says.
