@@ -8,7 +8,7 @@ import mysql.connector
 import pymysql
 
 from lib.cluster import Cluster
-from lib.harness import FULL, Failure, check, check_equal, run, scenario_main
+from lib.harness import FULL, Failure, check, check_equal, run, scenario_main, wait_until
 
 LIMIT_SECONDS = (150, 400)
 SIDE_BY_SIDE = True
@@ -60,10 +60,10 @@ def refused(number, what, make):
     raise Failure(f"{what} was not refused")
 
 
-def stock(cluster, number, user, password, *options, ok=True):
+def stock(cluster, number, user, password, *options, ok=True, statement="SELECT CURRENT_USER()"):
     where = node(cluster, number)
     command = [CLIENT, "--no-defaults", f"-u{user}", f"-p{password}", f"-h{where['host']}", f"-P{where['port']}", "-N", *options]
-    return run([*command, "-e", "SELECT CURRENT_USER()"], ok=ok)
+    return run([*command, "-e", statement], ok=ok)
 
 
 def logins(t, cluster, root):
@@ -169,6 +169,133 @@ def privileges(t, cluster, root):
         refused(1045, "a login", lambda: connect(cluster, 1, "few", "few"))
 
 
+def typed(cluster, number, user, password, statement, *options):
+    """What the stock client says to a statement: its output, or its error."""
+    code, text = stock(cluster, number, user, password, *options, ok=False, statement=statement)
+    return text.strip() if code == 0 else next((line for line in text.splitlines() if line.startswith("ERROR")), text)
+
+
+def errno(make):
+    try:
+        make()
+    except pymysql.MySQLError as error:
+        return error.args[0]
+    return 0
+
+
+def leave(cluster, user, password):
+    """A client that ends its connection when the server asks for the password itself."""
+    def end(connection, packet):
+        connection._force_close()
+        raise pymysql.err.OperationalError(2013, "left")
+
+    kept = pymysql.connections._auth.caching_sha2_password_auth
+    pymysql.connections._auth.caching_sha2_password_auth = end
+    try:
+        connect(cluster, 1, user, password)
+    finally:
+        pymysql.connections._auth.caching_sha2_password_auth = kept
+
+
+def policies(t, cluster, root):
+    both = (0, 1)
+
+    def wrong(number):
+        return lambda: connect(cluster, number, "shut", "wrong")
+
+    with t.case("failed logins close an account at the SQL node that saw them; ACCOUNT UNLOCK on the other one opens it"):
+        ask(root, "CREATE USER shut IDENTIFIED BY 'right' FAILED_LOGIN_ATTEMPTS 3 PASSWORD_LOCK_TIME 2")
+        for number in both:
+            for _ in range(2):
+                refused(1045, "a wrong password", wrong(number))
+            connect(cluster, number, "shut", "right").close()  # begins anew
+        for _ in range(2):
+            refused(1045, "a wrong password", wrong(1))
+        text = refused(3955, "the third wrong one", wrong(1))
+        check("blocked for 2 day(s) (2 day(s) remaining) due to 3 consecutive failed logins" in text, text)
+        refused(3955, "the right one", lambda: connect(cluster, 1, "shut", "right"))
+        refused(3955, "no password", lambda: connect(cluster, 1, "shut", ""))
+        connect(cluster, 0, "shut", "right").close()
+        ask(root, "ALTER USER shut COMMENT 'closed'")
+        refused(3955, "another change", lambda: connect(cluster, 1, "shut", "right"))
+        ask(root, "ALTER USER shut ACCOUNT UNLOCK")
+        connect(cluster, 1, "shut", "right").close()
+        ask(root, "ALTER USER shut PASSWORD_LOCK_TIME UNBOUNDED FAILED_LOGIN_ATTEMPTS 1")
+        text = refused(3955, "the first wrong one", wrong(1))
+        check("blocked for unlimited day(s) (unlimited day(s) remaining)" in text, text)
+        other = connect(cluster, 1)
+        ask(other, "FLUSH PRIVILEGES")
+        connect(cluster, 1, "shut", "right").close()
+        other.close()
+    with t.case("who leaves when he is asked for the password that his short proof was wrong for has failed"):
+        refused(2013, "who leaves", lambda: leave(cluster, "shut", "wrong"))
+        wait_until(lambda: errno(lambda: connect(cluster, 1, "shut", "right").close()) == 3955, 10, "the account is closed")
+        ask(root, "ALTER USER shut ACCOUNT UNLOCK")
+        refused(2013, "who leaves", lambda: leave(cluster, "shut", "wrong"))
+        wait_until(lambda: errno(lambda: connect(cluster, 1, "shut", "right").close()) == 3955, 10, "the account is closed again")
+    with t.case("limits an hour: connections, statements and changes of each SQL node, prepared ones too"):
+        ask(root, "CREATE USER busy IDENTIFIED BY 'b' WITH MAX_CONNECTIONS_PER_HOUR 2 MAX_QUERIES_PER_HOUR 5 MAX_UPDATES_PER_HOUR 2")
+        ask(root, "GRANT ALL ON other.* TO busy")
+        for number in both:
+            first = connect(cluster, number, "busy", "b")  # two statements: names and autocommit
+            second = mysql.connector.connect(**node(cluster, number), user="busy", password="b", use_pure=True)
+            text = refused(1226, "a third login", lambda number=number: connect(cluster, number, "busy", "b"))
+            check_equal(text, "User 'busy' has exceeded the 'max_connections_per_hour' resource (current value: 2)", "the text")
+            one = connect(cluster, number)
+            ask(one, "FLUSH USER_RESOURCES")
+            ask(first, "INSERT INTO other.t VALUES (7)")
+            cursor = second.cursor(prepared=True)
+            cursor.execute("DELETE FROM other.t WHERE id = %s", (7,))
+            second.commit()
+            text = refused(1226, "a third change", lambda first=first: ask(first, "DELETE FROM other.t"))
+            check("'max_updates' resource (current value: 2)" in text, text)
+            check_equal(ask(first, "SELECT COUNT(*) FROM other.t"), ((0,),), "the fifth statement")
+            text = refused(1226, "a sixth statement", lambda first=first: ask(first, "SELECT 1"))
+            check("'max_questions' resource (current value: 5)" in text, text)
+            first.ping(reconnect=False)
+            ask(one, "ALTER USER busy WITH MAX_QUERIES_PER_HOUR 0")
+            check_equal(ask(first, "SELECT 1"), ((1,),), "without the limit")
+            ask(one, "ALTER USER busy WITH MAX_QUERIES_PER_HOUR 5")
+            for connection in (first, second, one):
+                connection.close()
+    with t.case("an expired password: clients that cannot change it are told so, others change it and go on"):
+        ask(root, "CREATE USER old_one IDENTIFIED BY 'o' PASSWORD EXPIRE")
+        ask(root, "GRANT SELECT ON shop.* TO old_one")
+        for number, now, then in ((0, "o", "p"), (1, "p", "q")):
+            refused(1862, "PyMySQL", lambda number=number, now=now: connect(cluster, number, "old_one", now))
+            refused(1862, "Connector/Python", lambda number=number, now=now: mysql.connector.connect(**node(cluster, number), user="old_one", password=now))
+            check("ERROR 1862" in typed(cluster, number, "old_one", now, "SELECT 1"), "a batch")
+            able = ("--connect-expired-password", "--database=shop")
+            for statement in ("SELECT 1", "SET @a = 1", "USE shop", "DO 1", "BEGIN", "ALTER USER old_one ACCOUNT UNLOCK", "SET PASSWORD FOR app = 'x'",
+                              "CREATE PROCEDURE shop.p() SELECT 1", "PREPARE s FROM 'SELECT 1'"):
+                check("ERROR 1820" in typed(cluster, number, "old_one", now, statement, *able), statement)
+            change = f"ALTER USER USER() IDENTIFIED BY '{then}'" if number else f"SET PASSWORD = '{then}'"
+            check_equal(typed(cluster, number, "old_one", now, f"{change}; SELECT COUNT(*) FROM item", *able), "2", "behind the change")
+            connect(cluster, 1 - number, "old_one", then).close()
+            ask(root, "ALTER USER old_one PASSWORD EXPIRE")
+        ask(root, "ALTER USER old_one IDENTIFIED BY 'r' PASSWORD EXPIRE INTERVAL 30 DAY")
+        connect(cluster, 1, "old_one", "r").close()
+        ask(root, "SET timestamp = 1700000000")
+        ask(root, "ALTER USER old_one IDENTIFIED BY 's'")
+        ask(root, "SET timestamp = DEFAULT")
+        refused(1862, "a password of 2023", lambda: connect(cluster, 1, "old_one", "s"))
+        ask(root, "ALTER USER old_one PASSWORD EXPIRE DEFAULT")
+        connect(cluster, 1, "old_one", "s").close()
+        one = connect(cluster, 1)
+        ask(one, "SET GLOBAL default_password_lifetime = 30")
+        refused(1862, "by the default of its node", lambda: connect(cluster, 1, "old_one", "s"))
+        connect(cluster, 0, "old_one", "s").close()
+        ask(one, "SET GLOBAL default_password_lifetime = DEFAULT")
+        one.close()
+    with t.case("what is noted about accounts is the same on both nodes"):
+        ask(root, "ALTER USER old_one ATTRIBUTE '{\"team\": \"birds\"}' ")
+        for number in both:
+            one = connect(cluster, number)
+            found = ask(one, "SELECT ATTRIBUTE FROM information_schema.USER_ATTRIBUTES WHERE USER = 'old_one'")
+            check_equal(found, (('{"team": "birds"}',),), f"node {number}")
+            one.close()
+
+
 def at_once(t, cluster, root, rounds, what):
     """A prepared statement and one in text, each on a node of its own, before and after each GRANT and REVOKE on either."""
     with t.case(f"{rounds} times: a REVOKE that has returned holds on both nodes, {what}"):
@@ -229,12 +356,15 @@ def body(t):
             refused(1235, "DROP USER", lambda: ask(root, "DROP USER root"))
         logins(t, cluster, root)
         privileges(t, cluster, root)
+        policies(t, cluster, root)
+        shown = ask(root, "SHOW CREATE USER old_one")
         at_once(t, cluster, root, ROUNDS, "with all data nodes")
         a_node_dies_meanwhile(t, cluster, root)
         grants = ask(root, "SHOW GRANTS FOR app")
     with t.case("a start from the disks has the accounts"), Cluster(t, name="again", sql_nodes=2, dir=directory) as cluster:
         with contextlib.closing(connect(cluster, 1)) as root:
             check_equal(ask(root, "SHOW GRANTS FOR app"), grants, "grants")
+            check_equal(ask(root, "SHOW CREATE USER old_one"), shown, "the policy")
         with contextlib.closing(connect(cluster, 0, "app", "new")) as app:
             refused(1142, "what was revoked", lambda: ask(app, "SELECT v FROM shop.secret"))
             check_equal(ask(app, "SELECT COUNT(*) FROM shop.item"), ((2,),), "what was granted")
