@@ -160,6 +160,17 @@ mod tests {
     }
 
     #[test]
+    fn what_older_builds_have_kept_is_read() {
+        let name = AccountName::new("u", "%");
+        let account =
+            decode(name.clone(), b"apus account 1\nplugin\tmysql_native_password\nsecret\tempty\ntls\nglobal\t1");
+        let auth = Auth { plugin: AuthPlugin::NativePassword, secret: Secret::Empty };
+        let expected = Account { requires_tls: true, global: Privileges(1), ..Account::new(name, auth) };
+        assert_eq!(account, expected);
+        assert!(!account.policy.is_expired(u64::MAX, 1), "nobody knows how old its password is");
+    }
+
+    #[test]
     fn what_cannot_be_read_may_do_nothing() {
         let name = AccountName::new("u", "%");
         for bytes in [&b""[..], b"apus account 2\nglobal\t1", b"apus account 1\nglobal\t1\nnew\tthing", b"\xff"] {

@@ -58,6 +58,8 @@ pub struct Past {
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Policy {
     pub limits: Limits,
+    /// Counts what said limits: what was used before is forgotten.
+    pub resets: u32,
     /// Failed logins one after the other that close the account; 0: they do not.
     pub failed_attempts: u16,
     pub lock_time: LockTime,
@@ -138,6 +140,9 @@ impl Change {
         limits.questions = self.questions.unwrap_or(limits.questions);
         limits.updates = self.updates.unwrap_or(limits.updates);
         limits.connections = self.connections.unwrap_or(limits.connections);
+        if [self.questions, self.updates, self.connections].iter().any(Option::is_some) {
+            policy.resets = policy.resets.wrapping_add(1);
+        }
         policy.failed_attempts = self.failed_attempts.unwrap_or(policy.failed_attempts);
         policy.lock_time = self.lock_time.unwrap_or(policy.lock_time);
         let opens = unlocks && policy.counts_failures();
@@ -225,6 +230,7 @@ impl Policy {
         number("questions", some(self.limits.questions));
         number("updates", some(self.limits.updates));
         number("logins", some(self.limits.connections));
+        number("resets", some(self.resets));
         number("attempts", some(self.failed_attempts.into()));
         number("lock days", u64::try_from(self.lock_time.days()).ok().filter(|days| *days > 0));
         number("unlocks", some(self.unlocks));
@@ -246,6 +252,7 @@ impl Policy {
             ["questions", n] => self.limits.questions = n.parse().ok()?,
             ["updates", n] => self.limits.updates = n.parse().ok()?,
             ["logins", n] => self.limits.connections = n.parse().ok()?,
+            ["resets", n] => self.resets = n.parse().ok()?,
             ["attempts", n] => self.failed_attempts = n.parse().ok()?,
             ["lock days", n] => self.lock_time = LockTime::Days(n.parse().ok()?),
             ["lock for ever"] => self.lock_time = LockTime::Unbounded,
@@ -358,6 +365,7 @@ mod tests {
     fn lines_come_back() {
         let policy = Policy {
             limits: Limits { questions: 1, updates: 2, connections: 3 },
+            resets: 11,
             failed_attempts: 4,
             lock_time: LockTime::Days(5),
             unlocks: 6,

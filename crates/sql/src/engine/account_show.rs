@@ -227,6 +227,7 @@ mod tests {
         (it.requires_tls, it.is_locked, it.max_user_connections) = (true, true, 4);
         it.policy = Policy {
             limits: Limits { questions: 1, updates: 2, connections: 3 },
+            resets: 1,
             failed_attempts: 5,
             lock_time: LockTime::Unbounded,
             unlocks: 1,

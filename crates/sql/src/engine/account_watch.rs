@@ -103,7 +103,7 @@ impl SqlEngine {
             return Err(SqlError::new(1862, b"HY000", text));
         }
         let counted = self.store.as_ref().filter(|_| !account.policy.limits.are_none());
-        let usage = counted.map(|store| store.accounts.usages().of(account, Instant::now()));
+        let usage = counted.map(|store| store.accounts.usage_of(account, Instant::now()));
         Ok((is_expired || usage.is_some()).then(|| Box::new(Watch { usage, is_expired })))
     }
 

@@ -15,7 +15,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{rsa::RsaKey, usage::Usages};
+use super::{
+    rsa::RsaKey,
+    usage::{Usage, Usages},
+};
 use crate::{
     accounts::{Account, AccountName, Auth, Directory, Privileges, Secret},
     wire::{
@@ -192,6 +195,16 @@ impl Accounts {
         lock(&self.shared.remembered).get(text).copied()
     }
 
+    /// What an account has used that somebody logs in by. One that is gone by now is counted alone.
+    pub(crate) fn usage_of(&self, account: &Account, now: Instant) -> Arc<Usage> {
+        // While it is locked no other accounts can come, whose limits would not be followed.
+        let state = lock(&self.shared.state);
+        match state.directory.find(&account.name) {
+            Some(newest) => self.shared.usages.of(newest, now),
+            None => Arc::new(Usage::new(account, now)),
+        }
+    }
+
     pub(crate) fn usages(&self) -> &Usages {
         &self.shared.usages
     }
@@ -251,6 +264,25 @@ mod tests {
         assert_eq!(root(&accounts).auth, other);
         accounts.install(1, Vec::new());
         assert_eq!(root(&accounts).auth, other, "what is older is not taken");
+    }
+
+    #[test]
+    fn what_is_used_is_held_to_the_newest_limits() {
+        let accounts = Accounts::new();
+        let auth = Auth { plugin: AuthPlugin::NativePassword, secret: Secret::Empty };
+        let mut u = Account::new(AccountName::new("u", "%"), auth);
+        u.policy.limits.questions = 5;
+        let (old, now) = (u.clone(), Instant::now());
+        (u.policy.limits.questions, u.policy.resets) = (1, 1);
+        accounts.install(1, vec![u.clone()]);
+        let usage = accounts.usage_of(&old, now);
+        assert!(usage.begin_statement(false, now).is_ok() && usage.begin_statement(false, now).is_err());
+        (u.policy.limits.questions, u.policy.resets) = (2, 2);
+        accounts.install(2, vec![u.clone()]);
+        assert!([0, 1].iter().all(|_| usage.begin_statement(false, now).is_ok()));
+        accounts.install(3, Vec::new());
+        let alone = accounts.usage_of(&u, now);
+        assert!(!Arc::ptr_eq(&alone, &accounts.usage_of(&u, now)), "nothing is kept of who is gone");
     }
 
     #[test]

@@ -136,7 +136,7 @@ impl<E: Engine> Connection<E> {
 
     fn attempt(&self, account: Option<&Arc<Account>>) -> Attempt {
         let account = account.filter(|account| account.policy.counts_failures());
-        let counted = account.map(|a| (self.shared.accounts.usages().of(a, Instant::now()), a.clone()));
+        let counted = account.map(|a| (self.shared.accounts.usage_of(a, Instant::now()), a.clone()));
         Attempt { counted, is_wrong: false }
     }
 
@@ -167,7 +167,7 @@ impl<E: Engine> Connection<E> {
             return Ok(());
         }
         let now = Instant::now();
-        self.shared.accounts.usages().of(account, now).log_in(now)
+        self.shared.accounts.usage_of(account, now).log_in(now)
     }
 
     /// Whether the client knows the account's password. `None`: there is no such account, which takes the same steps.

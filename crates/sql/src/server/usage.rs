@@ -11,7 +11,7 @@ use std::{
 
 use crate::{
     accounts::{
-        ACCOUNTS_MAX, Account, AccountName, Directory, Policy,
+        Account, AccountName, Directory, Policy,
         policy::{Limits, LockTime},
     },
     wire::SqlError,
@@ -40,6 +40,8 @@ impl Closed {
 #[derive(Debug)]
 struct State {
     limits: Limits,
+    /// [`Policy::resets`] when these were taken.
+    resets: u32,
     /// In the hour that began then.
     used: Limits,
     hour: Instant,
@@ -58,9 +60,10 @@ pub struct Usage {
 }
 
 impl Usage {
-    fn new(account: &Account, now: Instant) -> Usage {
+    pub fn new(account: &Account, now: Instant) -> Usage {
         let state = State {
             limits: account.policy.limits,
+            resets: account.policy.resets,
             used: Limits::default(),
             hour: now,
             failures: 0,
@@ -160,7 +163,7 @@ impl State {
     }
 }
 
-/// Of all accounts that are counted: names of the directory only, so [`ACCOUNTS_MAX`] at most.
+/// Of all accounts that are counted: those of the directory only ([`super::Accounts::usage_of`]), so [`ACCOUNTS_MAX`](crate::accounts::ACCOUNTS_MAX) and those that the server was given at most.
 #[derive(Default, Debug)]
 pub struct Usages {
     map: Mutex<BTreeMap<AccountName, Arc<Usage>>>,
@@ -172,19 +175,13 @@ impl Usages {
         self.map.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Of an account of the newest directory.
     pub fn of(&self, account: &Account, now: Instant) -> Arc<Usage> {
-        let mut map = self.lock();
-        if let Some(usage) = map.get(&account.name) {
-            return usage.clone();
-        }
-        if map.len() >= ACCOUNTS_MAX {
-            // Names of accounts that were dropped while somebody logged in; sessions keep theirs.
-            map.clear();
-        }
-        map.entry(account.name.clone()).or_insert_with(|| Arc::new(Usage::new(account, now))).clone()
+        let new = || Arc::new(Usage::new(account, now));
+        self.lock().entry(account.name.clone()).or_insert_with(new).clone()
     }
 
-    /// There are other accounts: their limits count from now on, and what was used of others is forgotten.
+    /// There are other accounts: limits that were said since count from now on, from nothing, and who is gone is forgotten.
     pub fn follow(&self, directory: &Directory) {
         let mut map = self.lock();
         if map.is_empty() {
@@ -194,8 +191,8 @@ impl Usages {
         map.retain(|name, usage| {
             let Some(account) = accounts.get(name) else { return false };
             let state = &mut *usage.lock();
-            if state.limits != account.policy.limits {
-                state.limits = account.policy.limits;
+            if state.resets != account.policy.resets {
+                (state.limits, state.resets) = (account.policy.limits, account.policy.resets);
                 state.used = Limits::default();
             }
             true
@@ -243,7 +240,7 @@ mod tests {
         assert_eq!(errno(usage.begin_statement(true, now + HOUR)), 1226);
         usages.forget_used();
         assert_eq!(errno(usage.begin_statement(true, now + HOUR)), 0);
-        u.policy.limits.updates = 2;
+        (u.policy.limits.updates, u.policy.resets) = (2, 1);
         usages.follow(&Directory::new(1, vec![u.clone()]));
         assert_eq!([0, 1, 2].map(|_| errno(usage.begin_statement(true, now + HOUR))), [0, 0, 1226]);
         assert!(Arc::ptr_eq(&usage, &usages.of(&u, now)));
