@@ -153,7 +153,9 @@ fn create_user(account: &Account) -> String {
         format!("CREATE USER {} IDENTIFIED WITH '{}'", account.name.in_backticks(), account.auth.plugin.name());
     let kept = account.auth.secret.text();
     if !kept.is_empty() {
-        out += &format!(" AS {}", quoted(&kept));
+        // A salt may have any bytes.
+        let kept = quoted(&kept).replace('\n', "\\n").replace('\r', "\\r").replace('\x1a', "\\Z").replace('"', "\\\"");
+        out += &format!(" AS {}", kept.replace('\0', "\\0"));
     }
     let roles: Vec<String> = account.default_roles.iter().map(AccountName::in_backticks).collect();
     if !roles.is_empty() {
@@ -223,7 +225,9 @@ mod tests {
     #[test]
     fn what_makes_an_account_again_can_be_read() {
         let mut it = account("u");
-        it.auth.secret = password::sha2("p", [9; 20]);
+        let salt = "a\\'\"\n\r\x1a\tb\x01 klmnopqrs";
+        let Secret::Sha2(kept) = password::sha2("p", [9; 20]) else { panic!() };
+        it.auth.secret = password::parse_sha2(&format!("{}{salt}{}", &kept[..7], &kept[27..])).unwrap();
         (it.requires_tls, it.is_locked, it.max_user_connections) = (true, true, 4);
         it.policy = Policy {
             limits: Limits { questions: 1, updates: 2, connections: 3 },
@@ -239,6 +243,7 @@ mod tests {
             ..Policy::default()
         };
         let text = create_user(&it);
+        assert!(text.contains("$a\\\\\\'\\\"\\n\\r\\Z\tb\x01 klm"), "{text}");
         let Some(Clause::CreateUser { users, options, .. }) = account_parse::parse(&mut Tokens::new(&text)).unwrap()
         else {
             panic!("{text}")
