@@ -80,6 +80,9 @@ impl Accumulator {
         match a.function {
             AggregateKind::Count | AggregateKind::CountRows => {}
             AggregateKind::Sum | AggregateKind::Avg => match &mut self.value {
+                Some(Datum::Decimal { unscaled: sum, scale }) if let Some(added) = plain_sum(*sum, *scale, value) => {
+                    *sum = added;
+                }
                 Some(sum) => *sum = eval::arith(ArithOp::Add, sum, &addend(value))?,
                 None => self.value = Some(addend(value)),
             },
@@ -243,6 +246,16 @@ fn rest_of<'r>(rest: &'r mut Option<Box<Rest>>, memory: &mut usize) -> &'r mut R
         *memory += size_of::<Rest>();
     }
     rest.get_or_insert_default()
+}
+
+/// The sum with one more value of as many digits behind the point, where it fits.
+#[inline]
+fn plain_sum(sum: i128, scale: u8, value: &Datum<'_>) -> Option<i128> {
+    match value {
+        Datum::Decimal { unscaled, scale: of_value } if *of_value == scale => sum.checked_add(*unscaled),
+        Datum::Int(n) if scale == 0 => sum.checked_add(i128::from(*n)),
+        _ => None,
+    }
 }
 
 /// What a sum adds of a value. A sum of doubles begins at 0, so it is never -0.

@@ -3,7 +3,7 @@
 use crate::engine::{
     cells,
     errors::{self, Result},
-    expr::{Context, Datum, Env, Expr, Kind, json},
+    expr::{Context, Datum, Env, Expr, Kind, exact::Exact, json},
     keys::{Pairs, StringSet, Strings},
     plan::{
         Select,
@@ -20,6 +20,8 @@ use super::{
 
 /// Memory that one statement may use to sort, group and remove duplicates, in bytes.
 const SORT_BYTES_MAX: usize = 256 << 20;
+/// A statement that has so many rows is worth compiling for.
+const ROWS_BEFORE_COMPILING: u64 = 256;
 /// Memory that a session keeps from one SELECT to the next.
 #[derive(Default, Debug)]
 pub struct SinkBuffers {
@@ -96,6 +98,10 @@ pub struct Sink<'p> {
     left: u64,
     buffers: SinkBuffers,
     groups: Groups,
+    /// Rows that went into groups.
+    rows: u64,
+    /// Compiled arguments, as [`Group::same_argument`] lists them.
+    exact: Vec<Option<Exact>>,
     /// Outputs of finished groups that are held back for sorting.
     values: Vec<Vec<Datum<'static>>>,
     /// Memory beside the buffers.
@@ -130,6 +136,8 @@ impl<'p> Sink<'p> {
             left: u64::MAX,
             buffers,
             groups: Groups::default(),
+            rows: 0,
+            exact: Vec::new(),
             values: Vec::new(),
             bytes: 0,
             found: 0,
@@ -300,17 +308,25 @@ impl<'p> Sink<'p> {
         if new {
             self.bytes += self.groups.push(group, cx.row, keys);
         }
+        self.rows += 1;
+        if self.rows == ROWS_BEFORE_COMPILING {
+            let of = |same: &Vec<usize>| Exact::of(group.aggregates[same[0]].argument.as_ref()?, cx);
+            self.exact = group.same_argument.iter().map(of).collect();
+        }
         let accumulators = self.groups.accumulators(group, number);
+        let mut exact = self.exact.iter();
         for same in &group.same_argument {
             let aggregates = &group.aggregates;
-            match (same.as_slice(), &aggregates[same[0]].argument) {
-                ([_, _, ..], Some(argument)) => {
-                    let value = argument.eval(cx)?;
-                    for &at in same {
-                        self.bytes += accumulators[at].add_value(&aggregates[at], &value, cx)?;
-                    }
+            let value = match (same.as_slice(), &aggregates[same[0]].argument, exact.next()) {
+                (_, Some(argument), Some(Some(exact))) => exact.eval(cx).map_or_else(|| argument.eval(cx), Ok)?,
+                ([_, _, ..], Some(argument), _) => argument.eval(cx)?,
+                _ => {
+                    self.bytes += accumulators[same[0]].add(&aggregates[same[0]], cx)?;
+                    continue;
                 }
-                _ => self.bytes += accumulators[same[0]].add(&aggregates[same[0]], cx)?,
+            };
+            for &at in same {
+                self.bytes += accumulators[at].add_value(&aggregates[at], &value, cx)?;
             }
         }
         self.check_memory()

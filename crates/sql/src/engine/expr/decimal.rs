@@ -25,7 +25,7 @@ pub fn power_of_ten(n: u8) -> Option<i128> {
 
 /// The product; that of two numbers of 64 bits always fits.
 #[inline]
-fn product(x: i128, y: i128) -> Option<i128> {
+pub fn product(x: i128, y: i128) -> Option<i128> {
     match (i64::try_from(x), i64::try_from(y)) {
         (Ok(x), Ok(y)) => Some(i128::from(x) * i128::from(y)),
         _ => x.checked_mul(y),

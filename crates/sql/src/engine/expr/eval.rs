@@ -1,11 +1,12 @@
 //! Evaluation.
 
-use std::{borrow::Cow, cmp::Ordering};
+use std::{borrow::Cow, cmp::Ordering, sync::OnceLock};
 
 use apus_types::{collate::Collation, time::pack_datetime};
 
 use super::{
-    ArithOp, CastType, Context, Datum, Expr, Kind, datum::Number, decimal, json, moments, temporal, zone::Zone,
+    ArithOp, CastType, ColumnRef, Context, Datum, Expr, Kind, datum::Number, decimal, json, moments, temporal,
+    zone::Zone,
 };
 use crate::engine::{
     errors::{self, Result},
@@ -13,11 +14,20 @@ use crate::engine::{
 };
 
 impl Expr {
+    #[inline]
     pub fn eval<'a>(&'a self, cx: &Context<'a>) -> Result<Datum<'a>> {
+        match self {
+            Expr::Column(c) => Ok(column(c, cx)),
+            Expr::Const(d) => Ok(d.borrowed()),
+            _ => self.eval_node(cx),
+        }
+    }
+
+    fn eval_node<'a>(&'a self, cx: &Context<'a>) -> Result<Datum<'a>> {
         Ok(match self {
             Expr::Const(d) => d.borrowed(),
             Expr::Param(i) | Expr::Variable(i, _) => cx.params.get(*i).map_or(Datum::Null, Datum::borrowed),
-            Expr::Column(c) | Expr::Outer(c) => Datum::of_column(c.ty, cx.layout.value(cx.row, c.slot), cx.env.zone()),
+            Expr::Column(c) | Expr::Outer(c) => column(c, cx),
             Expr::Given(i, ..) => cx.given.get(usize::from(*i)).map_or(Datum::Null, Datum::borrowed),
             Expr::NewColumn(c) => match cx.new_row {
                 Some((layout, row)) => Datum::of_column(c.ty, layout.value(row, c.slot), cx.env.zone()),
@@ -181,6 +191,10 @@ impl Expr {
     pub fn passes(&self, cx: &Context<'_>) -> Result<bool> {
         Ok(truth(cx, &self.eval(cx)?) == Some(true))
     }
+}
+
+fn column<'a>(c: &ColumnRef, cx: &Context<'a>) -> Datum<'a> {
+    Datum::of_column(c.ty, cx.layout.value(cx.row, c.slot), cx.env.zone())
 }
 
 /// Warns of a text that is not a number in whole where a number is wanted; an empty one is 0 without a word, as in MySQL.
@@ -888,6 +902,15 @@ pub fn char_count(text: &[u8]) -> usize {
     text.iter().filter(|&&b| b & 0xc0 != 0x80).count()
 }
 
+/// For each ASCII character the first one that is equal to it.
+fn ascii_classes(collation: Collation) -> &'static [u8; 128] {
+    static CLASSES: [OnceLock<[u8; 128]>; Collation::ALL.len()] = [const { OnceLock::new() }; Collation::ALL.len()];
+    CLASSES[collation as usize].get_or_init(|| {
+        let first = |c: u8| (0..c).find(|&other| collation.equal_unpadded(&[c], &[other]));
+        std::array::from_fn(|c| first(c as u8).unwrap_or(c as u8))
+    })
+}
+
 /// LIKE with `%` and `_`, which is a character, and of bytes a byte; linear in text times runs of `%`.
 pub fn like(text: &[u8], pattern: &[u8], escape: Option<u8>, collation: Option<Collation>) -> bool {
     let is_bytes = collation == Some(Collation::Binary);
@@ -896,6 +919,7 @@ pub fn like(text: &[u8], pattern: &[u8], escape: Option<u8>, collation: Option<C
         false => 1 + of[(at + 1).min(of.len())..].iter().take_while(|&&b| b & 0xc0 == 0x80).count(),
     };
     let width = |at: usize| long(text, at);
+    let classes = collation.filter(|_| !is_bytes).map(ascii_classes);
     let (mut t, mut p) = (0, 0);
     let mut resume: Option<(usize, usize)> = None;
     loop {
@@ -909,6 +933,13 @@ pub fn like(text: &[u8], pattern: &[u8], escape: Option<u8>, collation: Option<C
                 t += width(t);
                 p += 1;
                 true
+            }
+            // Most characters: nothing continues them, and a table knows which of them are equal.
+            Some(&b) if t < text.len() && (b | text[t]).is_ascii() && Some(b) != escape => {
+                let (b, c) = (usize::from(b), usize::from(text[t]));
+                let same = b == c || classes.is_some_and(|of| of[b] == of[c]);
+                (t, p) = if same { (t + 1, p + 1) } else { (t, p) };
+                same
             }
             Some(&b) if t < text.len() => {
                 let at = p + usize::from(Some(b) == escape && p + 1 < pattern.len());

@@ -9,6 +9,7 @@ pub mod datum;
 pub mod decimal;
 pub mod env;
 pub mod eval;
+pub mod exact;
 pub mod func;
 mod func_calendar;
 pub mod func_clock;
