@@ -360,6 +360,18 @@ impl Env {
             self.note(warning);
         }
     }
+    /// What is computed, unless something is said of it: that is taken back then.
+    pub fn unless_it_warns<T>(&self, compute: impl FnOnce() -> T) -> Option<T> {
+        let before = (self.notes.borrow().len(), self.remarks.borrow().len());
+        let value = compute();
+        let (mut notes, mut remarks) = (self.notes.borrow_mut(), self.remarks.borrow_mut());
+        if (notes.len(), remarks.len()) == before {
+            return Some(value);
+        }
+        notes.truncate(before.0);
+        remarks.truncate(before.1);
+        None
+    }
     /// A warning that strict mode makes an error of where a row is written.
     #[inline]
     pub fn fault(&self) -> Option<SqlError> {

@@ -10,6 +10,7 @@ pub mod decimal;
 pub mod env;
 pub mod eval;
 pub mod exact;
+pub mod fold;
 pub mod func;
 mod func_calendar;
 pub mod func_clock;

@@ -8,7 +8,7 @@
 
 use std::rc::Rc;
 
-use apus_types::RowLayout;
+use apus_types::{ColumnType, RowLayout};
 
 use super::{
     Planner, Unplanned,
@@ -258,29 +258,39 @@ impl<'l, 'a> Lowering<'l, 'a> {
     }
 
     fn hash_keys(&self, item: &Item, built: &Built) -> Vec<HashKey> {
+        self.applicable(item, built).into_iter().filter_map(|e| self.hash_key(item, built, e)).collect()
+    }
+
+    /// The values that a condition has equal, one of an item and one of what is joined already.
+    fn hash_key(&self, item: &Item, built: &Built, e: &Expr) -> Option<HashKey> {
         let own = |slot| self.scope.of_slot(slot).is_some_and(|t| item.firsts.contains(&t.first));
-        let mut keys = Vec::new();
-        for e in self.applicable(item, built) {
-            let Expr::Compare(CompareOp::Eq, a, b, collation) = e else { continue };
-            let side = |e: &Expr| {
-                let mut used = Vec::new();
-                e.columns(&mut used);
-                let inner = !used.is_empty() && used.iter().all(|&slot| own(slot));
-                let outer = !used.is_empty() && used.iter().all(|&slot| self.has(built, slot));
-                (inner, outer)
-            };
-            let (inner, outer) = match (side(a), side(b)) {
-                ((true, _), (_, true)) => (a, b),
-                ((_, true), (true, _)) => (b, a),
-                _ => continue,
-            };
-            self.planner.wait_for_kinds([inner, outer].iter().any(|e| e.any(|e| matches!(e, Expr::Param(_)))));
-            if let Some(kind) = derived::equal_kind(inner, outer, &self.planner.param_kinds) {
-                let (inner, outer) = ((**inner).clone(), (**outer).clone());
-                keys.push(HashKey { outer, inner, kind, collation: *collation });
-            }
-        }
-        keys
+        let Expr::Compare(CompareOp::Eq, a, b, collation) = e else { return None };
+        let side = |e: &Expr| {
+            let mut used = Vec::new();
+            e.columns(&mut used);
+            let inner = !used.is_empty() && used.iter().all(|&slot| own(slot));
+            let outer = !used.is_empty() && used.iter().all(|&slot| self.has(built, slot));
+            (inner, outer)
+        };
+        let (inner, outer) = match (side(a), side(b)) {
+            ((true, _), (_, true)) => (a, b),
+            ((_, true), (true, _)) => (b, a),
+            _ => return None,
+        };
+        self.planner.wait_for_kinds([inner, outer].iter().any(|e| e.any(|e| matches!(e, Expr::Param(_)))));
+        let kind = derived::equal_kind(inner, outer, &self.planner.param_kinds)?;
+        let (inner, outer) = ((**inner).clone(), (**outer).clone());
+        Some(HashKey { outer, inner, kind, collation: *collation })
+    }
+
+    /// A row of an item's hash table satisfies it for sure: it was asked when it came, or whole numbers are equal where keys are.
+    fn is_asked_by_hash(&self, item: &Item, built: &Built, e: &Expr) -> bool {
+        let mut used = Vec::new();
+        e.columns(&mut used);
+        let own = |slot: &u16| self.scope.of_slot(*slot).is_some_and(|t| item.firsts.contains(&t.first));
+        let is_whole = |e: &Expr| matches!(e, Expr::Column(c) if matches!(c.ty, ColumnType::Int { .. }));
+        !used.is_empty() && used.iter().all(own)
+            || self.hash_key(item, built, e).is_some_and(|key| is_whole(&key.inner) && is_whole(&key.outer))
     }
 
     fn join(
@@ -314,6 +324,8 @@ impl<'l, 'a> Lowering<'l, 'a> {
             built.waiting.retain(|e| !matches.contains(e));
         }
         let matches = item.left.clone().unwrap_or(matches);
+        let is_unasked = |e: &&Expr| keys.is_empty() || !self.is_asked_by_hash(&item, built, e);
+        let mut unasked: Vec<Expr> = matches.iter().filter(is_unasked).cloned().collect();
         let first = item.firsts[0];
         let of_item = |slot: &u16| self.scope.of_slot(*slot).is_some_and(|t| item.firsts.contains(&t.first));
         let mut columns: Vec<u16> = needed.iter().copied().filter(of_item).collect();
@@ -393,7 +405,7 @@ impl<'l, 'a> Lowering<'l, 'a> {
         debug_assert_eq!(built.columns.len(), before + taken.len());
         built.firsts.extend(&item.firsts);
         let mut matches = matches;
-        matches.iter_mut().for_each(|e| e.project(&built.columns));
+        matches.iter_mut().chain(&mut unasked).for_each(|e| e.project(&built.columns));
         let is_left = item.left.is_some();
         let shown = self.scope.of_slot(first).map(|t| t.shown.clone()).unwrap_or_default();
         let step = JoinStep {
@@ -405,6 +417,7 @@ impl<'l, 'a> Lowering<'l, 'a> {
             lookup,
             keys,
             matches: all_of(matches),
+            unasked: all_of(unasked),
             row,
             taken,
             read: weighed.map(|step| step.read),

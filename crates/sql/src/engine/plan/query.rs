@@ -166,6 +166,8 @@ pub struct JoinStep {
     pub keys: Vec<HashKey>,
     /// What a row so far and one of the leaf must satisfy to match.
     pub matches: Option<Expr>,
+    /// What is left of that for rows of a hash table, which were asked what they alone must satisfy and have the same key.
+    pub unasked: Option<Expr>,
     /// Of the leaf's rows.
     pub row: RowLayout,
     /// Places in the leaf's row that the joined row has.

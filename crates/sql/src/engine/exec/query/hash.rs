@@ -9,7 +9,7 @@ use super::{
 use crate::engine::{
     cells, errors,
     exec::read::{self, Source},
-    expr::{Context, Expr},
+    expr::{Context, Expr, fold},
     information_schema,
     keys::{StringSet, Strings},
     plan::query::{HashKey, JoinStep, Leaf},
@@ -188,14 +188,14 @@ async fn of_table<C: Consumer>(pipeline: &Pipeline<'_, '_, C>, leaf: &JoinStep) 
     if s.bound.empty {
         return Ok(rows);
     }
-    let filter = access.unanswered(&s.bound);
+    let filter = fold::for_rows(access.unanswered(&s.bound), usize::MAX, &context(run, pipeline.given, &leaf.row, &[]));
     let seen = run.seen(&table.schema);
     let columns = Some(columns.as_slice());
     let mut source = Source::open(run.cluster, &mut s, table, access, columns, seen, false, false, u64::MAX).await?;
     while source.next(&mut s).await? {
         run.env.may_go_on()?;
         for row in s.rows.iter().flatten() {
-            if passes(filter, &context(run, pipeline.given, &leaf.row, row))? {
+            if passes(filter.as_deref(), &context(run, pipeline.given, &leaf.row, row))? {
                 rows.push(row);
             }
         }

@@ -15,7 +15,7 @@ use crate::engine::{
         probe::{self, Of},
         read::Source,
     },
-    expr::{Context, Datum, Expr},
+    expr::{Context, Datum, Expr, fold},
     keys::Strings,
     plan::{
         access::BoundPath,
@@ -157,7 +157,8 @@ impl<'q, 'r, C: Consumer> Pipeline<'q, 'r, C> {
             let target = lookup::Target { table, columns, path, pushed, can_be_whole: !leaf.keys.is_empty() };
             if let Some(found) = lookup::find(self, target, &before, rows, state).await? {
                 self.count_found(leaf, rows.len(), |row, out| found.of_row(row, out));
-                return self.emit(at, step, leaf, rows, |row, out| found.of_row(row, out)).await;
+                let matches = leaf.matches.as_ref();
+                return self.emit(at, step, (leaf, matches), rows, |row, out| found.of_row(row, out)).await;
             }
             state.is_whole = true;
         }
@@ -166,7 +167,8 @@ impl<'q, 'r, C: Consumer> Pipeline<'q, 'r, C> {
         {
             let found = derived::for_rows(self, derived, self.before(at), rows).await?;
             self.count_found(leaf, rows.len(), |row, out| found.of_row(row, out));
-            let done = self.emit(at, step, leaf, rows, |row, out| found.of_row(row, out)).await;
+            let matches = leaf.matches.as_ref();
+            let done = self.emit(at, step, (leaf, matches), rows, |row, out| found.of_row(row, out)).await;
             self.run.release(found.bytes);
             return done;
         }
@@ -179,7 +181,8 @@ impl<'q, 'r, C: Consumer> Pipeline<'q, 'r, C> {
             }
         };
         let matches = built.probe(self, leaf, self.before(at), rows)?;
-        let done = self.emit(at, step, leaf, rows, |row, out| matches.of_row(&built, row, out)).await;
+        let unasked = leaf.unasked.as_ref();
+        let done = self.emit(at, step, (leaf, unasked), rows, |row, out| matches.of_row(&built, row, out)).await;
         state.built = Some(built);
         done
     }
@@ -196,7 +199,8 @@ impl<'q, 'r, C: Consumer> Pipeline<'q, 'r, C> {
         if s.bound.empty {
             return Ok(true);
         }
-        let filter = access.unanswered(&s.bound);
+        let filter = fold::for_rows(access.unanswered(&s.bound), usize::MAX, &self.context(&leaf.row, &[]));
+        let behind = fold::for_rows(step.filter.as_ref(), usize::MAX, &self.context(&step.layout, &[]));
         let seen = run.seen(&table.schema);
         let columns = Some(columns.as_slice());
         let mut source =
@@ -215,7 +219,7 @@ impl<'q, 'r, C: Consumer> Pipeline<'q, 'r, C> {
             let (mut read, mut kept) = (0, 0);
             for row in s.rows.iter().flatten() {
                 read += 1;
-                let local = passes(filter, &self.context(&leaf.row, row))?;
+                let local = passes(filter.as_deref(), &self.context(&leaf.row, row))?;
                 is_found |= local;
                 if !local {
                     continue;
@@ -224,7 +228,7 @@ impl<'q, 'r, C: Consumer> Pipeline<'q, 'r, C> {
                 step.layout.join((&self.empty, &[]), (&leaf.row, Some(row), &leaf.taken), out.writer());
                 out.end();
                 let added = out.len() - 1;
-                let keep = passes(step.filter.as_ref(), &self.context(&step.layout, out.get(added).unwrap_or(&[])))?;
+                let keep = passes(behind.as_deref(), &self.context(&step.layout, out.get(added).unwrap_or(&[])))?;
                 if !keep {
                     out.pop();
                 }
@@ -239,18 +243,20 @@ impl<'q, 'r, C: Consumer> Pipeline<'q, 'r, C> {
         Ok(true)
     }
 
-    /// Joins each row with its candidates and gives on what matches. `candidates` pushes the leaf's rows for a row.
+    /// Joins each row with its candidates and gives on what matches: what they must still be asked stands beside the leaf. `candidates` pushes the leaf's rows for a row.
     async fn emit<'e>(
         &mut self,
         at: usize,
         step: &'q Step,
-        leaf: &'q JoinStep,
+        (leaf, matches): (&'q JoinStep, Option<&Expr>),
         rows: &Strings,
         mut candidates: impl FnMut(usize, &mut Vec<&'e [u8]>),
     ) -> Done<bool> {
         let mut out = Strings::default();
         let mut found: Vec<&[u8]> = Vec::new();
         let mut met = Met::default();
+        let matches = fold::for_rows(matches, rows.len(), &self.context(&step.layout, &[]));
+        let filter = fold::for_rows(step.filter.as_ref(), rows.len(), &self.context(&step.layout, &[]));
         self.run.env.count(probe::of(leaf, Of::Matched), rows.len() as u64, 0);
         for (i, row) in rows.iter().enumerate() {
             found.clear();
@@ -271,11 +277,11 @@ impl<'q, 'r, C: Consumer> Pipeline<'q, 'r, C> {
                 out.end();
                 let joined = out.get(out.len() - 1).unwrap_or(&[]);
                 let cx = self.context(&step.layout, joined);
-                let is_match = inner.is_none() || passes(leaf.matches.as_ref(), &cx)?;
+                let is_match = inner.is_none() || passes(matches.as_deref(), &cx)?;
                 matched |= is_match;
                 met.joined += u64::from(is_match);
                 met.found += u64::from(is_match && inner.is_some());
-                if !is_match || !passes(step.filter.as_ref(), &cx)? {
+                if !is_match || !passes(filter.as_deref(), &cx)? {
                     out.pop();
                 }
                 let is_full = out.len() >= BATCH_ROWS || out.byte_len() > BATCH_BYTES;
