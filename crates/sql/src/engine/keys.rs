@@ -166,15 +166,21 @@ impl Pairs {
     }
 }
 
+fn tag_of(string: &[u8]) -> u32 {
+    hash_key(string) as u32
+}
+
 /// Byte strings, each once, numbered in the order they came.
 #[derive(Clone, Default, Debug)]
 pub struct StringSet {
     strings: Strings,
     /// Open addressing: a power of two long, at most three quarters full.
     slots: Vec<Slot>,
+    /// Empty: memory of the table from before it grew.
+    before: Vec<Slot>,
 }
 
-/// Number + 1 of a string, 0 where the slot is free, and the upper half of its hash: most other strings are told apart without a look at their bytes.
+/// Number + 1 of a string, 0 where the slot is free, and half of its hash: most other strings are told apart without a look at their bytes, and a table that grows needs none of them.
 #[derive(Clone, Copy, Default, Debug)]
 struct Slot {
     number: u32,
@@ -185,6 +191,7 @@ impl StringSet {
     pub fn clear(&mut self) {
         self.strings.clear();
         trim(&mut self.slots);
+        trim(&mut self.before);
     }
     pub fn len(&self) -> usize {
         self.strings.len()
@@ -229,32 +236,32 @@ impl StringSet {
             self.grow();
         }
         let string = self.strings.get(last).unwrap_or(&[]);
-        let hash = hash_key(string);
-        match self.find_hashed(string, hash) {
+        let tag = tag_of(string);
+        match self.find_tagged(string, tag) {
             Ok(number) => {
                 self.strings.pop();
                 (number, false)
             }
             Err(slot) => {
                 let number = u32::try_from(last + 1).expect("memory limits keep a set below 2^32 strings");
-                self.slots[slot] = Slot { number, tag: (hash >> 32) as u32 };
+                self.slots[slot] = Slot { number, tag };
                 (last, true)
             }
         }
     }
 
     fn find(&self, string: &[u8]) -> Result<usize, usize> {
-        self.find_hashed(string, hash_key(string))
+        self.find_tagged(string, tag_of(string))
     }
 
     /// The number of a string, or the free slot where it belongs.
     #[inline]
-    fn find_hashed(&self, string: &[u8], hash: u64) -> Result<usize, usize> {
+    fn find_tagged(&self, string: &[u8], tag: u32) -> Result<usize, usize> {
         if self.slots.is_empty() {
             return Err(0);
         }
-        let (mask, tag) = (self.slots.len() - 1, (hash >> 32) as u32);
-        let mut at = hash as usize & mask;
+        let mask = self.slots.len() - 1;
+        let mut at = tag as usize & mask;
         loop {
             let slot = self.slots[at];
             let Some(number) = slot.number.checked_sub(1) else { return Err(at) };
@@ -267,15 +274,15 @@ impl StringSet {
 
     fn grow(&mut self) {
         let size = (self.slots.len() * 2).max(32);
+        std::mem::swap(&mut self.slots, &mut self.before);
         self.slots.clear();
         self.slots.resize(size, Slot::default());
-        let known = self.strings.len() - 1;
-        for number in 0..known {
-            let string = self.strings.get(number).unwrap_or(&[]);
-            let hash = hash_key(string);
-            if let Err(slot) = self.find_hashed(string, hash) {
-                self.slots[slot] = Slot { number: number as u32 + 1, tag: (hash >> 32) as u32 };
+        for slot in self.before.drain(..).filter(|slot| slot.number > 0) {
+            let mut at = slot.tag as usize & (size - 1);
+            while self.slots[at].number > 0 {
+                at = (at + 1) & (size - 1);
             }
+            self.slots[at] = slot;
         }
     }
 }
