@@ -217,9 +217,13 @@ def under_load(t, nodes, changes, amid=None):
         for turn in range(changes):
             load.go_on()
             if amid is not None:
+                # The copy is not finished before this transaction ends, however quick the machine is.
+                holder = connect(nodes[1])
+                ask(holder, "BEGIN")
+                ask(holder, f"INSERT INTO t VALUES ({-10 ** 6 - turn}, 7, 'held {turn}')")
                 altering = threading.Thread(target=patiently, args=(nodes[0], alter_of(turn)), daemon=True)
                 altering.start()
-                amid(turn, altering)
+                amid(turn, altering, lambda: quietly(holder, "ROLLBACK"))
                 altering.join(120)
                 check(not altering.is_alive(), "the statement ends")
             else:
@@ -287,12 +291,15 @@ def body(t):
                 check_equal(error.args[0], 1412, "the snapshot")
             ask(second, "ROLLBACK")
         with t.case("a data node dies while a table is copied"):
-            def amid(turn, altering):
+            def amid(turn, altering, let_go):
                 wait_until(lambda: copies(cluster) or not altering.is_alive(), 60, "the copy is there")
-                check(altering.is_alive(), "the statement was too quick")
-                time.sleep(turn * 0.05)
+                check(altering.is_alive(), "the statement waits for the transaction")
                 node = 2 - turn % 2
+                if turn % 2:
+                    let_go()
+                    time.sleep(turn // 2 * 0.05)
                 cluster.kill(node)
+                let_go()
                 cluster.wait_down(node)
                 cluster.restart(node)
                 cluster.wait_up(node)
