@@ -82,6 +82,8 @@ def column(field):
         kind += f"({field.scale})"
     if field.flags & FLAG.UNSIGNED and kind != "YEAR" and not kind.startswith(("BIT", "TIMESTAMP")):
         kind += " UNSIGNED"
+        if field.flags & FLAG.ZEROFILL:
+            kind += f" ZEROFILL({field.length})"
     return f"{field.name} {kind}"
 
 

@@ -29,6 +29,7 @@ use super::{
     errors::{self, Result},
     exec,
     expr::Context,
+    face::Face,
     foreign_key::{
         clause::{self, Clause},
         define::{self, Loss},
@@ -479,7 +480,8 @@ impl<'a> Work<'a> {
             || (old.nullable && !column.nullable)
             || (column.auto_increment && !old.auto_increment)
             || (is_in_key_part && old.ty != column.ty)
-            || (is_read && old.ty.collation() != column.ty.collation());
+            || (is_read && old.ty.collation() != column.ty.collation())
+            || (is_read && Face::of(&old) != Face::of(&column));
         if is_other && !self.copies {
             let what = format!("ALTER TABLE that changes how rows store column '{}'", old.name);
             return Err(errors::not_supported(&what));

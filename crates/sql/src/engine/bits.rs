@@ -7,7 +7,7 @@
 use apus_types::ColumnType;
 
 use super::{
-    ddl::sizes,
+    column_type::sizes,
     errors::Result,
     expr::{Datum, datum::Number},
     token::{Token, Tokens},

@@ -1,7 +1,7 @@
 //! From stored values and computed ones to the cells of a result.
 
 use apus_types::{
-    ColumnType as Stored, TableSchema, Value,
+    Column, ColumnType as Stored, TableSchema, Value,
     schema::DefaultValue,
     time::{unpack_date, unpack_datetime},
 };
@@ -9,7 +9,8 @@ use apus_types::{
 use super::{
     bits,
     expr::{self, Datum, Kind, decimal, zone::Zone},
-    full_text, labels, reals,
+    face::Face,
+    full_text, labels,
 };
 use crate::json::compare;
 use crate::wire::{ColumnDef, ColumnType, ResultWriter, column_flag, result::DECIMALS_NOT_FIXED};
@@ -51,10 +52,7 @@ fn is_unsigned(ty: Stored) -> bool {
 /// What a client is told about a stored column.
 pub fn column_def(schema: &TableSchema, column: u16) -> ColumnDef {
     let c = &schema.columns[usize::from(column)];
-    let (column_type, mut length, mut decimals) = told(c.ty);
-    if let Some((width, scale)) = reals::digits(c) {
-        (length, decimals) = (width, scale as u8);
-    }
+    let (column_type, length, decimals) = told(c.ty);
     let mut def = ColumnDef::expression(c.name.clone(), column_type, length);
     def.schema = schema.database.clone();
     def.table = schema.name.clone();
@@ -69,7 +67,7 @@ pub fn column_def(schema: &TableSchema, column: u16) -> ColumnDef {
     set(schema.indexes.iter().any(|i| i.unique && i.columns == [column]), column_flag::UNIQUE_KEY);
     set(full_text::begins_any_index(schema, column), column_flag::MULTIPLE_KEY);
     set(matches!(column_type, ColumnType::Blob | ColumnType::Json), column_flag::BLOB);
-    set(is_unsigned(c.ty) || reals::is_unsigned(c), column_flag::UNSIGNED);
+    set(is_unsigned(c.ty), column_flag::UNSIGNED);
     set(!c.ty.is_text(), column_flag::BINARY);
     set(matches!(c.ty, Stored::Label { is_set: false, .. }), column_flag::ENUM);
     set(matches!(c.ty, Stored::Label { is_set: true, .. }), column_flag::SET);
@@ -78,7 +76,20 @@ pub fn column_def(schema: &TableSchema, column: u16) -> ColumnDef {
     let has_own = c.auto_increment || labels::has_first(c.ty);
     set(c.default == DefaultValue::None && !c.nullable && !has_own, column_flag::NO_DEFAULT_VALUE);
     def.flags = flags;
+    if let Some(face) = Face::of(c) {
+        look(&mut def, c.ty, face);
+    }
     def
+}
+
+/// Tells how the numbers look.
+pub fn look(def: &mut ColumnDef, ty: Stored, face: Face) {
+    def.length = u32::from(face.width);
+    if matches!(ty, Stored::Float | Stored::Double) {
+        def.decimals = face.decimals;
+    }
+    def.flags |= if face.is_unsigned { column_flag::UNSIGNED } else { 0 };
+    def.flags |= if face.is_filled { column_flag::ZEROFILL } else { 0 };
 }
 
 fn fraction(decimals: u8) -> u32 {
@@ -96,8 +107,11 @@ pub fn like_column(name: String, kind: Kind, ty: Stored) -> ColumnDef {
 }
 
 /// A variable of a procedure.
-pub fn variable_def(name: String, ty: Stored) -> ColumnDef {
+pub fn variable_def(name: String, ty: Stored, face: Option<Face>) -> ColumnDef {
     let mut def = like_column(name, Kind::of(ty), ty);
+    if let Some(face) = face {
+        look(&mut def, ty, face);
+    }
     def.flags |= match ty {
         Stored::Label { is_set: false, .. } => column_flag::ENUM,
         Stored::Label { is_set: true, .. } => column_flag::SET,
@@ -285,13 +299,16 @@ pub fn push_sort_key(
     }
 }
 
-/// Text of a stored value, for messages and SHOW.
-pub fn display(ty: Stored, value: Value<'_>) -> String {
+/// Text of a stored value of a column, for messages and SHOW.
+pub fn display(column: &Column, value: Value<'_>) -> String {
     match value {
         Value::Date(d) => {
             let (y, m, d) = unpack_date(d);
             format!("{y:04}-{m:02}-{d:02}")
         }
-        other => Datum::of_column(ty, other, Zone::UTC).as_string(),
+        other => {
+            let datum = Datum::of_column(column.ty, other, Zone::UTC);
+            Face::of(column).map_or_else(|| datum.as_string(), |face| face.text(&datum))
+        }
     }
 }

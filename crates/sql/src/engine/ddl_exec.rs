@@ -510,7 +510,7 @@ impl SqlEngine {
             let columns = &schema.indexes[position].columns;
             let shown: Vec<String> = columns
                 .iter()
-                .map(|&c| super::cells::display(schema.columns[usize::from(c)].ty, schema.layout().value(row, c)))
+                .map(|&c| super::cells::display(&schema.columns[usize::from(c)], schema.layout().value(row, c)))
                 .collect();
             entries.push((entry, primary.clone(), shown.join("-")));
         }

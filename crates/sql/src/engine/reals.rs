@@ -28,7 +28,7 @@ fn declared_digits(column: &Column) -> Option<(u32, u32)> {
 }
 
 pub fn is_unsigned(column: &Column) -> bool {
-    is_real(column.ty) && column.declared.ends_with(" unsigned")
+    is_real(column.ty) && column.declared.contains(" unsigned")
 }
 
 /// The type as SHOW prints it.
@@ -57,11 +57,6 @@ pub fn fitted(column: &Column, x: f64) -> (f64, bool) {
         true => (0.0, false),
         false => (fitted.clamp(least, most), (least..=most).contains(&fitted)),
     }
-}
-
-/// The text of a value in a column with digits.
-pub fn text(column: &Column, x: f64) -> Option<String> {
-    digits(column).map(|(_, scale)| format!("{x:.*}", scale as usize))
 }
 
 /// Rows of the old column may have what the new one would not store. Other digits are another way to tell the values that are there, as in MySQL.
@@ -108,10 +103,9 @@ mod tests {
         ] {
             assert_eq!(fitted(&money, given), (stored, fits), "{given}");
         }
-        assert_eq!(text(&money, 2.5).as_deref(), Some("2.50"));
         let plain = column(ColumnType::Float, "float");
         assert_eq!((fitted(&plain, -1.005), fitted(&plain, 1e39)), ((-1.005, true), (f64::from(f32::MAX), false)));
-        assert_eq!((digits(&plain), text(&plain, 1.0), type_name(&plain).as_deref()), (None, None, Some("float")));
+        assert_eq!((digits(&plain), type_name(&plain).as_deref()), (None, Some("float")));
         assert_eq!(
             digits(&column(ColumnType::Decimal { precision: 5, scale: 2, unsigned: false }, "decimal(5,2)")),
             None

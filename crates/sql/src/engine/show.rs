@@ -9,7 +9,7 @@ use super::{
     catalog::{Catalog, Table},
     dispatch::SqlEngine,
     errors::{self, Result},
-    explain, foreign_key, full_text, grant_tables, information_schema, performance_schema,
+    explain, face, foreign_key, full_text, grant_tables, information_schema, performance_schema,
     planning::plan_text,
     processlist, reals,
     rules::{self, functional::is_part},
@@ -106,14 +106,14 @@ fn text(s: impl Into<String>) -> Option<String> {
 
 /// The column's type as SHOW prints it.
 pub fn type_of(column: &apus_types::Column) -> String {
-    reals::type_name(column).unwrap_or_else(|| type_name(column.ty, &column.declared))
+    face::shown(column).or_else(|| reals::type_name(column)).unwrap_or_else(|| type_name(column.ty, &column.declared))
 }
 
 fn type_name(ty: ColumnType, declared: &str) -> String {
     let fraction = |name: &str, n: u8| if n == 0 { name.to_owned() } else { format!("{name}({n})") };
     match ty {
         ColumnType::Int { bits, unsigned } => {
-            if declared.starts_with("tinyint(1)") {
+            if declared.starts_with("tinyint(1)") && !unsigned {
                 return "tinyint(1)".into();
             }
             let name = match bits {

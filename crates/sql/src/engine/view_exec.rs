@@ -458,7 +458,11 @@ pub fn column_of_output(catalog: &Catalog, name: &str, output: &Output) -> Colum
         auto_increment: false,
         on_update_now: source.is_some_and(|c| c.on_update_now),
         comment: source.map_or_else(String::new, |c| c.comment.clone()),
-        declared: source.map_or_else(String::new, |c| c.declared.clone()),
+        declared: match (source, shape.face) {
+            (Some(c), _) => c.declared.clone(),
+            (None, Some(face)) => face.declared(shape.ty),
+            (None, None) => String::new(),
+        },
         ..Column::new("", shape.ty)
     }
 }

@@ -23,6 +23,7 @@ pub mod constants;
 pub mod cursor;
 pub mod error;
 pub mod file;
+mod fill;
 pub mod handshake;
 pub mod number;
 pub mod packet;

@@ -13,6 +13,7 @@ use apus_types::collate::Charset;
 
 use super::characters;
 use super::constants::{CHARSET_BINARY, CHARSET_UTF8MB4, capability, column_flag, status};
+use super::fill;
 use super::number::{format_u64, push_f32, push_f64, push_f64_fixed, push_four, push_fraction, push_two, push_u64};
 use super::packet::{PacketBuffer, push_lenenc, push_lenenc_bytes};
 
@@ -171,8 +172,10 @@ impl ColumnDef {
 struct Cell {
     column_type: ColumnType,
     decimals: u8,
-    /// Its texts are written in another character set.
-    is_foreign: bool,
+    /// Its texts are written in another character set, or filled with zeros.
+    is_rewritten: bool,
+    /// A number is filled with zeros to so many characters.
+    fill: u8,
 }
 
 /// What a connection remembers between the calls of a [`ResultWriter`]; reused for all its results.
@@ -181,9 +184,11 @@ pub struct ResultState {
     cells: Vec<Cell>,
     /// Index of the next cell of the open row.
     next: usize,
-    /// Where the open row's NULL bitmap starts in the output buffer (binary protocol).
-    bitmap_at: usize,
+    /// Where the open row's cells start in the output buffer; in the binary protocol, its NULL bitmap.
+    cells_at: usize,
     binary: bool,
+    /// Texts of the open result are filled with zeros.
+    fills: bool,
     deprecate_eof: bool,
     status: u16,
     more_results: bool,
@@ -216,8 +221,9 @@ impl ResultState {
         ResultState {
             cells: Vec::new(),
             next: 0,
-            bitmap_at: 0,
+            cells_at: 0,
             binary: false,
+            fills: false,
             deprecate_eof: capabilities & capability::DEPRECATE_EOF != 0,
             status: status::AUTOCOMMIT,
             more_results: false,
@@ -374,12 +380,14 @@ impl<'a> ResultWriter<'a> {
         assert!(!self.state.rows_open && !columns.is_empty(), "a result set starts once and has columns");
         self.state.cells.clear();
         let is_other = !matches!(self.state.results, Charset::Utf8mb4 | Charset::Binary);
-        let cell = |column: &ColumnDef| Cell {
-            column_type: column.column_type,
-            decimals: column.decimals,
-            is_foreign: is_other && (column.charset != CHARSET_BINARY || column.column_type == ColumnType::Json),
+        let cell = |column: &ColumnDef| {
+            let is_foreign = is_other && (column.charset != CHARSET_BINARY || column.column_type == ColumnType::Json);
+            let fill = if column.flags & column_flag::ZEROFILL == 0 { 0 } else { column.length.min(255) as u8 };
+            let is_rewritten = is_foreign || fill > 0;
+            Cell { column_type: column.column_type, decimals: column.decimals, is_rewritten, fill }
         };
         self.state.cells.extend(columns.iter().map(cell));
+        self.state.fills = !self.state.binary && self.state.cells.iter().any(|cell| cell.fill > 0);
         if !self.state.deprecate_eof && !self.state.is_held {
             self.eof(0);
         }
@@ -393,7 +401,9 @@ impl<'a> ResultWriter<'a> {
         let payload = self.out.begin();
         if self.state.binary {
             payload.push(0);
-            self.state.bitmap_at = payload.len();
+        }
+        self.state.cells_at = payload.len();
+        if self.state.binary {
             payload.resize(payload.len() + (self.state.cells.len() + 9) / 8, 0);
         }
         self.state.next = 0;
@@ -403,6 +413,9 @@ impl<'a> ResultWriter<'a> {
     #[inline]
     pub fn row_end(&mut self) {
         assert_eq!(self.state.next, self.state.cells.len(), "cells of a row against its columns");
+        if self.state.fills {
+            fill::row(self.out.payload(), self.state.cells_at, self.state.cells.iter().map(|cell| cell.fill));
+        }
         self.out.end();
     }
 
@@ -575,7 +588,7 @@ impl ResultWriter<'_> {
         self.next_cell();
         if self.state.binary {
             let bit = index + 2;
-            let at = self.state.bitmap_at + bit / 8;
+            let at = self.state.cells_at + bit / 8;
             self.out.payload()[at] |= 1 << (bit % 8);
         } else {
             self.out.payload().push(0xfb);
@@ -634,8 +647,9 @@ impl ResultWriter<'_> {
     pub fn bytes(&mut self, v: &[u8]) {
         let cell = self.next_cell();
         assert!(!self.state.binary || is_text(cell.column_type), "bytes for a {:?} column", cell.column_type);
-        match cell.is_foreign {
+        match cell.is_rewritten {
             false => push_lenenc_bytes(self.out.payload(), v),
+            true if cell.fill > 0 => fill::push(self.out.payload(), v, cell.fill),
             true => push_lenenc_bytes(self.out.payload(), &characters::write(self.state.results, v)),
         }
     }

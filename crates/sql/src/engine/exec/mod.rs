@@ -233,8 +233,8 @@ pub fn duplicate(table: &Table, index: u16, row: Option<&[u8]>) -> crate::wire::
     let columns = schema.index_columns(apus_types::IndexNo(index)).unwrap_or(&[]);
     let cut = |at| schema.index(apus_types::IndexNo(index)).and_then(|i| i.prefix(at));
     let shown = |(at, c): (usize, &u16)| {
-        let (ty, value) = (schema.columns[usize::from(*c)].ty, schema.layout().value(row.unwrap_or(&[]), *c));
-        super::cells::display(ty, cut(at).map_or(value, |n| apus_types::key::beginning(ty, &value, n)))
+        let (column, value) = (&schema.columns[usize::from(*c)], schema.layout().value(row.unwrap_or(&[]), *c));
+        super::cells::display(column, cut(at).map_or(value, |n| apus_types::key::beginning(column.ty, &value, n)))
     };
     let values: Vec<String> = match row {
         Some(_) => columns.iter().enumerate().map(shown).collect(),

@@ -12,6 +12,7 @@ use sqlparser::ast::{
 };
 
 mod aggregate;
+mod faces;
 mod full_text;
 mod json;
 mod names;
@@ -40,7 +41,7 @@ use crate::engine::{
 };
 
 /// What the grammar reads like functions, beside those of [`func`], and words that may stand in front of a parenthesis.
-const NATIVE: &str = " if values charset collation coercibility default grouping date_add date_sub adddate subdate timestampdiff timestampadd \
+const NATIVE: &str = " any_value if values charset collation coercibility default grouping date_add date_sub adddate subdate timestampdiff timestampadd \
     cast convert extract position substring substr mid trim char count json_value row exists in any all some and or not xor case when then else \
     between like rlike regexp div mod is select from where having on using by as distinct limit set binary return interval match against ";
 
@@ -246,7 +247,7 @@ impl<'a> Builder<'a> {
                 Expr::Between { expr, low, high, negated: *negated, collation }
             }
             A::Like { negated, any: false, expr, pattern, escape_char } => {
-                let [expr, pattern] = [self.build(expr)?, self.build(pattern)?];
+                let [expr, pattern] = [self.build(expr)?, self.build(pattern)?].map(|e| self.as_text(e));
                 let escape = match escape_char {
                     None => (!self.no_backslash).then_some(b'\\'),
                     Some(e) => match self.build(e)? {
@@ -264,12 +265,16 @@ impl<'a> Builder<'a> {
                 for when in conditions {
                     whens.push((self.build(&when.condition)?, self.build(&when.result)?));
                 }
-                let otherwise = else_result.as_ref().map(|e| self.boxed(e)).transpose()?;
+                let mut otherwise = else_result.as_ref().map(|e| self.boxed(e)).transpose()?;
                 let compared: Vec<&Expr> = match &operand {
                     Some(operand) => std::iter::once(&**operand).chain(whens.iter().map(|(when, _)| when)).collect(),
                     None => Vec::new(),
                 };
                 let collation = coercion::compared(&compared, &self.param_kinds, "case")?;
+                if self.is_text_chosen(&whens, otherwise.as_deref()) {
+                    whens = whens.into_iter().map(|(when, then)| (when, self.as_text(then))).collect();
+                    otherwise = otherwise.map(|e| Box::new(self.as_text(*e)));
+                }
                 let has_bytes = whens.iter().any(|(_, then)| self.is_bytes(then))
                     || otherwise.as_deref().is_some_and(|e| self.is_bytes(e));
                 let chosen = |e| if has_bytes { self.encoded_one(e) } else { e };
@@ -283,6 +288,9 @@ impl<'a> Builder<'a> {
                 let (mut inner, to) = (self.build(expr)?, cast_type(data_type)?);
                 if to == CastType::Json {
                     inner = json_truth(expr, inner);
+                }
+                if matches!(to, CastType::Text(_) | CastType::Bytes(_)) {
+                    inner = self.as_text(inner);
                 }
                 if matches!(to, CastType::Bytes(_)) {
                     inner = self.encoded_one(inner);
@@ -301,16 +309,17 @@ impl<'a> Builder<'a> {
             A::Convert { expr, data_type: None, charset, .. } => {
                 let name = charset.as_ref().map_or_else(String::new, ToString::to_string);
                 match charset_named(name.trim_matches(['`', '\'', '"']))? {
-                    Charset::Binary => Expr::Cast(self.boxed(expr)?, CastType::Bytes(None)),
+                    Charset::Binary => Expr::Cast(Box::new(self.text_of(expr)?), CastType::Bytes(None)),
                     charset => {
-                        Expr::Call(func::Func::ConvertUsing, vec![self.build(expr)?], charset.default_collation())
+                        let text = self.text_of(expr)?;
+                        Expr::Call(func::Func::ConvertUsing, vec![text], charset.default_collation())
                     }
                 }
             }
             A::Collate { expr, collation } => {
                 let name = collation.to_string();
                 let collation = collation_named(name.trim_matches(['`', '\'', '"']))?;
-                let expr = self.build(expr)?;
+                let expr = self.text_of(expr)?;
                 let own = match expr.kind(&self.param_kinds) {
                     Kind::Text | Kind::Label | Kind::Json => collation_of(&expr, &self.param_kinds),
                     Kind::Bytes => Collation::Binary,
@@ -323,7 +332,7 @@ impl<'a> Builder<'a> {
             }
             A::Function(f) => self.function(f)?,
             A::Substring { expr, substring_from, substring_for, .. } => {
-                let mut args = vec![self.build(expr)?];
+                let mut args = vec![self.text_of(expr)?];
                 args.push(match substring_from {
                     Some(e) => self.build(e)?,
                     None => Expr::Const(Datum::Int(1)),
@@ -334,9 +343,9 @@ impl<'a> Builder<'a> {
                 call(func::Func::Substring, args)
             }
             A::Trim { trim_where, trim_what, expr, trim_characters: None } => {
-                let mut args = vec![self.build(expr)?];
+                let mut args = vec![self.text_of(expr)?];
                 if let Some(what) = trim_what {
-                    args.push(self.build(what)?);
+                    args.push(self.text_of(what)?);
                 }
                 let f = match trim_where {
                     Some(ast::TrimWhereField::Leading) => func::Func::LTrim,
@@ -348,7 +357,7 @@ impl<'a> Builder<'a> {
             A::Floor { expr, .. } => call(func::Func::Floor, vec![self.build(expr)?]),
             A::Ceil { expr, .. } => call(func::Func::Ceil, vec![self.build(expr)?]),
             A::Position { expr, r#in } => {
-                let args = vec![self.build(expr)?, self.build(r#in)?];
+                let args = vec![self.text_of(expr)?, self.text_of(r#in)?];
                 self.looking(func::Func::Locate, self.put_together(args))
             }
             A::Extract { field, expr, .. } => {
@@ -400,7 +409,7 @@ impl<'a> Builder<'a> {
             }
             A::Tuple(_) => return Err(errors::operand_columns(1)),
             A::RLike { negated, expr, pattern, .. } => {
-                let (expr, pattern) = (self.build(expr)?, self.build(pattern)?);
+                let (expr, pattern) = (self.text_of(expr)?, self.text_of(pattern)?);
                 let found = call(func::Func::RegexpLike, vec![expr, pattern]);
                 if *negated { Expr::Not(Box::new(found)) } else { found }
             }
@@ -712,6 +721,7 @@ impl<'a> Builder<'a> {
             return Ok(call(function, self.json_arguments(function, &args)?));
         }
         let args = self.list(&args)?;
+        let args = self.read_by(function, args);
         let args = if text::sees_bytes(function) { self.encoded(args) } else { self.put_together(args) };
         let args = if function.is_numeric() { args.into_iter().map(as_number).collect() } else { args };
         let args = self.bits_as(function, args);

@@ -175,6 +175,7 @@ impl Coercion {
             Expr::Aggregate(_, Kind::Text, collation) => Coercion::new(*collation, Strength::Implicit),
             Expr::Aggregate(_, kind, _) => by_kind(*kind, Strength::Implicit),
             Expr::Cast(_, CastType::Text(_)) => usual(Strength::Implicit),
+            Expr::Cast(_, CastType::Faced(_)) => usual(Strength::Number),
             Expr::Cast(_, CastType::Bytes(_)) => Coercion::new(Collation::Binary, Strength::Implicit),
             Expr::Cast(
                 inner,

@@ -862,6 +862,7 @@ pub fn cast<'a>(value: Datum<'a>, to: CastType) -> Result<Datum<'a>> {
             let kept = length.map_or(text.len(), |n| char_offset(&text, n as usize));
             Datum::Text(Cow::Owned(text[..kept].to_vec()))
         }
+        CastType::Faced(face) => Datum::text(face.text(&value)),
         CastType::Bytes(length) => {
             let mut bytes = value.as_text().into_owned();
             if let Some(n) = length {

@@ -34,7 +34,7 @@ pub use datum::{Datum, recycle};
 pub use env::Env;
 pub use func::Func;
 
-use super::stored::Stored;
+use super::{face::Face, stored::Stored};
 
 /// What kind of value an expression yields, as far as it is known before execution.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -238,6 +238,8 @@ pub enum CastType {
     /// Characters kept.
     Text(Option<u32>),
     Bytes(Option<u32>),
+    /// The text of a column's number.
+    Faced(Face),
     Date,
     DateTime(u8),
     Time(u8),
@@ -512,7 +514,7 @@ impl Expr {
                     e.kind(params)
                 }
                 CastType::Float => Kind::Double,
-                CastType::Text(_) => Kind::Text,
+                CastType::Text(_) | CastType::Faced(_) => Kind::Text,
                 CastType::Bytes(_) => Kind::Bytes,
                 CastType::Date => Kind::Date,
                 CastType::DateTime(n) => Kind::DateTime(*n),

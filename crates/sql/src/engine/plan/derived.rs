@@ -19,6 +19,7 @@ use crate::engine::{
     errors,
     exec::target,
     expr::{ColumnRef, Expr, Kind, build::collation_of, coercion},
+    face::Face,
 };
 
 type Bound<T> = Result<T, Unplanned>;
@@ -96,6 +97,8 @@ struct Made {
     name: String,
     ty: ColumnType,
     kind: Kind,
+    /// How it looks; zeros in front are those of one SELECT.
+    face: Option<Face>,
     /// Of the parts.
     exprs: Vec<Expr>,
 }
@@ -401,6 +404,7 @@ impl Planner<'_> {
                     name: o.def.name.clone(),
                     ty: type_of_output(o, &self.param_kinds),
                     kind: o.kind,
+                    face: o.shape.face.and_then(|face| face.digits_only(o.shape.ty)),
                     exprs: vec![o.expr.clone()],
                 })
                 .collect(),
@@ -427,14 +431,17 @@ impl Planner<'_> {
         let is_label = matches!(a.ty, ColumnType::Label { .. });
         let is_same = !is_label && a.ty == b.ty && a.ty.collation().is_none_or(|c| c == collation);
         let ty = if is_same { a.ty } else { target::type_of(kind, collation) };
-        Ok(Made { name: a.name, ty, kind, exprs: a.exprs })
+        let face = a.face.filter(|face| is_same && b.face == Some(*face));
+        Ok(Made { name: a.name, ty, kind, face, exprs: a.exprs })
     }
 
     /// What a body makes, as a table; `exactly`: it is this SELECT, and no other adds rows to it.
     fn table_of(&self, name: &str, columns: &[String], body: &Body, exactly: Option<&Select>) -> Bound<Rc<Table>> {
         let mut made = self.made(body)?;
         if let Some(select) = exactly {
-            made.iter_mut().zip(&select.outputs).for_each(|(m, o)| m.ty = type_kept(o, m.ty));
+            for (m, o) in made.iter_mut().zip(&select.outputs) {
+                (m.ty, m.face) = (type_kept(o, m.ty), o.shape.face);
+            }
         }
         if !columns.is_empty() {
             if columns.len() != made.len() {
@@ -447,7 +454,10 @@ impl Planner<'_> {
                 return Err(errors::duplicate_column(&m.name).into());
             }
         }
-        let column = |m: Made| Column { default: DefaultValue::Null, ..Column::new(m.name, m.ty) };
+        let column = |m: Made| {
+            let declared = m.face.map_or_else(String::new, |face| face.declared(m.ty));
+            Column { default: DefaultValue::Null, declared, ..Column::new(m.name, m.ty) }
+        };
         let schema = TableSchema::new("", name, made.into_iter().map(column).collect(), key_of(body));
         Ok(Rc::new(Table::new(schema, Vec::new())))
     }

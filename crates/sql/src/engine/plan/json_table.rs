@@ -17,7 +17,7 @@ use super::{
 use crate::{
     engine::{
         catalog::Table,
-        ddl, errors,
+        column_type, errors,
         expr::{Expr, json},
     },
     json::{Json, path::Path},
@@ -116,7 +116,7 @@ impl Definition<'_, '_> {
                     Cell { slot: self.column(&name.value, ty)?, what: What::Number }
                 }
                 JsonTableColumn::Named(c) => {
-                    let slot = self.column(&c.name.value, ddl::type_named(&c.r#type.to_string())?)?;
+                    let slot = self.column(&c.name.value, column_type::type_named(&c.r#type.to_string())?)?;
                     let path = self.path(&c.path.value)?;
                     let what = match c.exists {
                         true => What::Exists(path),

@@ -23,6 +23,7 @@ use crate::{
             Builder, CastType, Datum, Expr, Func, Kind,
             build::{Aggregate, AggregateKind, collation_of},
         },
+        face::Face,
         information_schema,
     },
     wire::{SqlError, column_flag},
@@ -154,6 +155,9 @@ impl Columns<'_, '_> {
         let ty = ty.or(is_long.then_some(shape.ty));
         if let Some(ty) = ty {
             output.def = cells::like_column(std::mem::take(&mut output.def.name), output.kind, ty);
+            if let Some(face) = shape.face.and_then(|face| face.without_zeros(ty)) {
+                cells::look(&mut output.def, ty, face);
+            }
         }
         output
     }
@@ -176,14 +180,22 @@ impl Columns<'_, '_> {
             if table.is_nullable {
                 def.flags &= !column_flag::NOT_NULL;
             }
-            let shape = Shape { ty: c.ty, nullable: def.flags & column_flag::NOT_NULL == 0 };
+            let shape = Shape {
+                ty: c.ty,
+                nullable: def.flags & column_flag::NOT_NULL == 0,
+                face: Face::of(table.column(c.slot)),
+            };
             return Output { kind: Kind::of(c.ty), expr, def, shape };
         }
         let kind = expr.kind(&self.planner.param_kinds);
-        let shape = Shape { ty: target::type_of(kind, collation_of(&expr, &self.planner.param_kinds)), nullable: true };
+        let ty = target::type_of(kind, collation_of(&expr, &self.planner.param_kinds));
+        let shape = Shape { ty, nullable: true, face: None };
         let def = match &expr {
-            Expr::Variable(_, ty) => cells::variable_def(name, *ty),
-            Expr::Stored(stored, _) => cells::variable_def(name, stored.ty),
+            Expr::Variable(place, ty) => {
+                let known = self.planner.env.names.as_ref().and_then(|names| names.at(*place));
+                cells::variable_def(name, *ty, known.and_then(|known| known.face))
+            }
+            Expr::Stored(stored, _) => cells::variable_def(name, stored.ty, None),
             _ => cells::expression_def(name, kind),
         };
         Output { def, kind, expr, shape }

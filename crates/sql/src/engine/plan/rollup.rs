@@ -19,6 +19,7 @@ use crate::engine::{
     cells, errors,
     expr::{Expr, Kind},
 };
+use crate::wire::column_flag;
 
 /// Aggregates from here on are the keys of a group with ROLLUP.
 const KEY: usize = 2 * WINDOW;
@@ -91,7 +92,8 @@ impl Block {
         let is_kept = is_kept || windows.is_some();
         for output in &mut self.outputs {
             roll_up(&mut output.expr, keys);
-            output.def.flags &= !crate::wire::column_flag::NOT_NULL;
+            output.def.flags &= !column_flag::ZEROFILL;
+            output.def.flags &= !column_flag::NOT_NULL;
             if is_kept
                 && matches!(output.kind, Kind::Int | Kind::UInt)
                 && matches!(output.expr, Expr::Aggregate(i, ..) if i / WINDOW == 2)

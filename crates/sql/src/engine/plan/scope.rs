@@ -20,6 +20,7 @@ use crate::engine::{
     errors::{self, Result},
     exec::target,
     expr::{ColumnRef, Expr, build::collation_of},
+    face::Face,
     information_schema,
     view::View,
 };
@@ -440,6 +441,21 @@ impl Frames {
         let slot = COMPUTED + frame.computed.len() as u16;
         frame.computed.push(subquery);
         Ok(Expr::Column(ColumnRef { slot, ty }))
+    }
+
+    /// How the column looks that the innermost block is given as this value.
+    pub fn face_of_given(&self, at: u16) -> Option<Face> {
+        let list = self.list.borrow();
+        let (mut at, mut block) = (at, list.len().checked_sub(1)?);
+        loop {
+            let Given::Outer(found) = list.get(block)?.given.get(usize::from(at))? else { return None };
+            block = block.checked_sub(1)?;
+            match found {
+                Expr::Column(c) => return Face::of(list[block].scope.of_slot(c.slot)?.column(c.slot)),
+                Expr::Given(outer, ..) => at = *outer,
+                _ => return None,
+            }
+        }
     }
 
     /// A column of a block around the innermost one, as a value that this is given.

@@ -17,6 +17,7 @@ use crate::engine::{
         build::{Aggregate, AggregateKind, collation_of, is_any_value},
         decimal,
     },
+    face::Face,
     labels,
 };
 
@@ -31,6 +32,8 @@ const SUM_DIGITS: u32 = 22;
 pub struct Shape {
     pub ty: ColumnType,
     pub nullable: bool,
+    /// How the column's numbers look.
+    pub face: Option<Face>,
 }
 
 /// What is known of the columns and aggregates that an expression names.
@@ -43,7 +46,20 @@ pub struct Shapes<'s> {
 
 impl Shapes<'_> {
     pub fn of(&self, e: &Expr) -> Shape {
-        Shape { ty: self.type_of(e), nullable: self.may_be_null(e) }
+        Shape { ty: self.type_of(e), nullable: self.may_be_null(e), face: self.face_of(e) }
+    }
+
+    fn face_of(&self, e: &Expr) -> Option<Face> {
+        match e {
+            Expr::Column(c) => Face::of(self.scope.of_slot(c.slot)?.column(c.slot)),
+            Expr::Aggregate(..) if self.call(e).is_none() => {
+                let a = self.aggregate(e)?;
+                let is_one = matches!(a.function, AggregateKind::Min | AggregateKind::Max);
+                self.face_of(a.argument.as_ref().filter(|_| is_one)?)
+            }
+            Expr::Case { otherwise: Some(of), .. } if is_any_value(e) => self.face_of(of)?.computed(self.type_of(of)),
+            _ => None,
+        }
     }
 
     fn aggregate(&self, e: &Expr) -> Option<&Aggregate> {
@@ -242,6 +258,7 @@ impl Shapes<'_> {
             Expr::Case { whens, otherwise, .. } => most(&mut whens.iter().map(|(_, e)| e).chain(otherwise.as_deref())),
             Expr::Cast(_, CastType::Text(Some(length))) => Some(*length),
             Expr::Cast(e, CastType::Text(None) | CastType::Chosen { .. }) => self.chars(e),
+            Expr::Cast(e, CastType::Faced(face)) => self.chars(e).map(|n| n.max(face.width.into())),
             Expr::Call(f, list, _) => match f {
                 Func::Concat => list.iter().map(|e| self.chars(e)).try_fold(0u32, |n, e| n.checked_add(e?)),
                 Func::Lower

@@ -12,6 +12,7 @@ use apus_types::{Column, ColumnType};
 
 use crate::engine::{
     expr::{Kind, build},
+    face::Face,
     session::KeptPlan,
     token::{Token, Tokens},
     variables::Planning,
@@ -32,6 +33,8 @@ pub struct Name {
     pub name: String,
     pub place: Place,
     pub ty: Option<ColumnType>,
+    /// How its numbers look.
+    pub face: Option<Face>,
 }
 
 impl Names {
@@ -45,6 +48,9 @@ impl Names {
     }
     pub fn find(&self, name: &str) -> Option<&Name> {
         self.iter().find(|known| known.name.eq_ignore_ascii_case(name))
+    }
+    pub fn at(&self, place: Place) -> Option<&Name> {
+        self.iter().find(|known| known.place == place)
     }
     /// Whether one of this name came behind so many variables of the program.
     pub fn has_since(&self, place: Place, name: &str) -> bool {

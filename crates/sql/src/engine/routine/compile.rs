@@ -18,10 +18,11 @@ use super::{
 use crate::engine::{
     assignments::expression,
     characters::collation_named,
-    ddl,
+    column_type, ddl,
     digest::{Digest, Form, Syntax},
     dispatch::is_query,
     errors::{self, Result},
+    face::{self, Face},
     plan,
     token::{Token, Tokens},
     trigger::Event,
@@ -148,6 +149,9 @@ impl<'t> Compiler<'t> {
         self.of = Of::Function;
         let begin = self.t.offset();
         let column = column(self.t, "", self.default)?;
+        if face::is_filled(&column) {
+            return Err(errors::not_supported("ZEROFILL in RETURNS"));
+        }
         // Nobody can name it.
         let place = self.variable("\u{1}".to_owned(), Some(column))?;
         self.program.returns = Some(place);
@@ -194,7 +198,8 @@ impl<'t> Compiler<'t> {
             return Err(errors::not_supported(&format!("more than {VARIABLES_MAX} variables of a procedure")));
         }
         let ty = column.as_ref().map(|column| column.ty);
-        self.names = self.names.and(Name { name, place, ty });
+        let face = column.as_ref().and_then(Face::of);
+        self.names = self.names.and(Name { name, place, ty, face });
         self.program.variables.push(Variable { column });
         Ok(place)
     }
@@ -911,7 +916,7 @@ pub fn column(t: &mut Tokens, name: &str, default: Collation) -> Result<Column> 
         t.skip();
         return Err(t.error());
     }
-    let mut column = ddl::typed(t, name, default)?;
+    let mut column = column_type::typed(t, name, default)?;
     if matches!(column.ty, ColumnType::Decimal { precision, .. } if precision > DECIMAL_DIGITS_MAX) {
         return Err(errors::not_supported("DECIMAL of more than 38 digits"));
     }

@@ -245,8 +245,7 @@ async fn send(
 /// The values of a key that a row has come to refer to.
 fn shown_key(reference: &Reference, row: &[u8]) -> String {
     let schema = &reference.child.schema;
-    let value =
-        |&c: &u16| super::super::cells::display(schema.columns[usize::from(c)].ty, schema.layout().value(row, c));
+    let value = |&c: &u16| super::super::cells::display(&schema.columns[usize::from(c)], schema.layout().value(row, c));
     let values: Vec<String> = reference.key.columns.iter().map(value).collect();
     values.join("-")
 }

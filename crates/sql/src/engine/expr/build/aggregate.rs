@@ -227,10 +227,14 @@ impl Builder<'_> {
         }
         let argument = match (list.len(), function) {
             (1, AggregateKind::JsonArray) if !distinct => call(Func::JsonArray, list),
-            (2, AggregateKind::JsonObject) if !distinct => call(Func::JsonObject, list),
+            (2, AggregateKind::JsonObject) if !distinct => {
+                list[0] = self.as_text(list[0].clone());
+                call(Func::JsonObject, list)
+            }
+            (1, AggregateKind::GroupConcat) if self.face_of(&list[0]).is_some() => self.as_text(list.remove(0)),
             (_, AggregateKind::JsonArray | AggregateKind::JsonObject) => return Err(errors::syntax(name)),
             (1, _) => list.remove(0),
-            (2.., AggregateKind::GroupConcat) => call(Func::Concat, self.put_together(list)),
+            (2.., AggregateKind::GroupConcat) => call(Func::Concat, self.put_together(self.texts(list))),
             // A combination with a NULL in it does not count.
             (2.., AggregateKind::Count) if distinct => call(Func::RowKey, list),
             _ => return Err(errors::syntax(name)),

@@ -34,7 +34,12 @@ impl Builder<'_> {
         let mut list = Vec::with_capacity(args.len());
         for (i, arg) in args.iter().enumerate() {
             let built = self.build(arg)?;
-            list.push(if f.takes_value(i) { json_truth(arg, built) } else { built });
+            let is_key = f == Func::JsonObject && i % 2 == 0;
+            list.push(match f.takes_value(i) {
+                true => json_truth(arg, built),
+                false if is_key => self.as_text(built),
+                false => built,
+            });
         }
         Ok(list)
     }
