@@ -8,7 +8,7 @@ from lib.mariadb import MariaDb, batch
 LIMIT_SECONDS = (120, 600)
 SIDE_BY_SIDE = True
 ROWS = 100_000 if FULL else 3_000
-TABLES = {"all_types": "id", "big": "id", "child": "grp, id", "no_key": "a, b"}
+TABLES = {"all_types": "id", "big": "id", "child": "grp, id", "filled": "a", "no_key": "a, b"}
 
 SCHEMA = """
 CREATE TABLE all_types (
@@ -24,6 +24,8 @@ INSERT INTO all_types VALUES
   (7, 0, 0, 0, 0, 0, 0, 0, '', '', x'00000000', '', '', '', '1000-01-01', '9999-12-31 23:59:59.999999', '2038-01-19 03:14:07', '00:00:00');
 CREATE TABLE child (grp INT NOT NULL, id INT NOT NULL, note VARCHAR(20), PRIMARY KEY (grp, id));
 INSERT INTO child VALUES (1, 1, 'a'), (1, 2, NULL), (2, 1, 'c');
+CREATE TABLE filled (a INT(5) ZEROFILL PRIMARY KEY, b BIGINT ZEROFILL, d DECIMAL(6,2) ZEROFILL DEFAULT 1.5, f FLOAT(8,2) ZEROFILL, g DOUBLE ZEROFILL);
+INSERT INTO filled VALUES (42, 7, 7.5, 2.5, 0.125), (1234567, 18446744073709551615, 9999.99, 0, NULL), (3, NULL, DEFAULT, NULL, 1);
 CREATE TABLE no_key (a INT, b VARCHAR(10), KEY (b));
 INSERT INTO no_key VALUES (1, 'x'), (2, 'y'), (3, NULL);
 CREATE TABLE big (id INT PRIMARY KEY AUTO_INCREMENT, k INT NOT NULL, pad CHAR(60) NOT NULL, KEY (k));

@@ -7,10 +7,12 @@ import resource
 import shutil
 import struct
 import zlib
+from decimal import Decimal
 
 import mysql.connector
 import pymysql
 import zstandard
+from mysql.connector import FieldFlag
 
 from lib import wire
 from lib.cluster import Cluster
@@ -263,6 +265,23 @@ def stock_clients(t, host, port):
             check_equal(prepared.fetchall(), [(2,), (3,)], "a prepared statement")
             connection.cmd_reset_connection()
             connection.close()
+    with t.case("mysql-connector-python: columns with ZEROFILL, as numbers and as texts"):
+        connection = mysql.connector.connect(host=host, port=port, user="root", use_pure=True, autocommit=True)
+        for prepared in (False, True):
+            cursor = connection.cursor(prepared=prepared)
+            cursor.execute("DROP TABLE IF EXISTS w.filled")
+            cursor.execute("CREATE TABLE w.filled (a INT(5) ZEROFILL, d DECIMAL(6,2) ZEROFILL, f DOUBLE(8,2) ZEROFILL, n BIGINT ZEROFILL)")
+            cursor.execute("INSERT INTO w.filled VALUES (%s, %s, %s, %s)", (42, "7.5", 2.5, None))
+            cursor.execute("SELECT a, d, f, n, CONCAT(a, ' ', d, ' ', f) FROM w.filled WHERE a = %s", (42,))
+            check_equal(cursor.fetchall(), [(42, Decimal("7.50"), 2.5, None, "00042 0007.50 00002.50")], f"values, prepared {prepared}")
+            flags = [column[7] & (FieldFlag.ZEROFILL | FieldFlag.UNSIGNED) for column in cursor.description]
+            check_equal(flags, [FieldFlag.ZEROFILL | FieldFlag.UNSIGNED] * 4 + [0], "flags")
+        connection.close()
+        with Client((host, port), database="w") as client:
+            check_equal(client.query("SELECT * FROM filled")[-2], wire.text(b"00042") + wire.text(b"0007.50") + wire.text(b"00002.50") + b"\xfb", "texts")
+            client.send(execute(client.prepare("SELECT * FROM filled")))
+            numbers = struct.pack("<i", 42) + wire.text(b"0007.50") + struct.pack("<d", 2.5)
+            check_equal(client.result()[-2], b"\0\x20" + numbers, "numbers, and the text of a decimal")
     with t.case("Connector/C: a cursor in steps of 1, 7 and 1000 rows, compressed and not"):
         for steps in ((100, 1), (1000, 7), (2500, 1000)):
             for more in ([], ["zlib"]):

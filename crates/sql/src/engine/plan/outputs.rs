@@ -147,7 +147,10 @@ impl Columns<'_, '_> {
             expr => declared(expr, aggregates),
         };
         let shapes = Shapes { scope: self.scope, aggregates, calls, params: &self.planner.param_kinds };
-        let shape = shapes.of(&expr);
+        let mut shape = shapes.of(&expr);
+        if let Expr::Given(at, _, true) = &expr {
+            shape.face = self.planner.frames.face_of_given(*at);
+        }
         let mut output = Output { shape, ..self.output(expr, name) };
         // What may be longer than a VARCHAR is a TEXT.
         output.def.decimals = shown_decimals(&output.expr, &self.planner.param_kinds).unwrap_or(output.def.decimals);
