@@ -5,7 +5,7 @@ use apus_types::collate::Collation;
 
 use super::{
     characteristics::{ISOLATION, Of, READ_ONLY, is_transaction},
-    characters::{Characters, charset_named},
+    characters::{check_spoken, client_named, spoken_collation_named},
     dispatch::SqlEngine,
     errors::{self, Result},
     expr::{Builder, Context, Datum, Expr},
@@ -16,14 +16,14 @@ use super::{
     tracking,
     variables::check_name,
 };
-use crate::{accounts::Privileges, server::Output};
+use crate::{accounts::Privileges, server::Output, wire::characters::SpokenCollation};
 
 /// What is to be set, its value known.
 enum Assignment {
     /// SET NAMES.
-    Names(Collation),
+    Names(SpokenCollation),
     /// SET CHARACTER SET: of the client, and of the connection.
-    Characters(Collation, Collation),
+    Characters(SpokenCollation, Collation),
     User(String, Datum<'static>),
     /// `None`: DEFAULT.
     System(Scope, String, Option<Datum<'static>>),
@@ -84,19 +84,23 @@ impl SqlEngine {
     ) -> Result<Assignment> {
         let mut t = Tokens::new(text);
         if t.word("names") {
-            let mut characters = Characters::default();
+            let mut collation = SpokenCollation::DEFAULT;
             if !t.word("default") {
-                characters.charset(&t.identifier()?)?;
-                characters.take(&mut t)?;
+                let charset = client_named(&t.identifier()?)?;
+                collation = charset.default_collation();
+                if t.word("collate") {
+                    collation = spoken_collation_named(&t.identifier()?)?;
+                    check_spoken(collation, charset)?;
+                }
             }
             t.end()?;
-            return Ok(Assignment::Names(characters.collation(Collation::default())?));
+            return Ok(Assignment::Names(collation));
         }
         if t.word("character") || t.word("charset") {
             t.word("set");
             let client = match t.word("default") {
-                true => Collation::default(),
-                false => charset_named(&t.identifier()?)?.default_collation(),
+                true => SpokenCollation::DEFAULT,
+                false => client_named(&t.identifier()?)?.default_collation(),
             };
             t.end()?;
             let catalog = self.catalog().await?;
@@ -157,7 +161,7 @@ impl SqlEngine {
             }
             Assignment::Characters(client, connection) => {
                 session.env.variables.set_names(client);
-                session.env.variables.set_connection(connection);
+                session.env.variables.set_connection(SpokenCollation::Own(connection));
                 NAMES.iter().for_each(|name| session.note_variable(name));
                 return Ok(());
             }

@@ -8,7 +8,10 @@ use super::{
     errors::{self, Result},
     token::Tokens,
 };
-use crate::wire::SqlError;
+use crate::wire::{
+    SqlError,
+    characters::{Spoken, SpokenCollation},
+};
 
 /// Character sets of MySQL that Apus has not; their collations begin with their names.
 const OTHERS: [&str; 36] = [
@@ -49,9 +52,40 @@ fn is_of_mysql(name: &str) -> bool {
     Charset::from_name(charset).is_some() && language.is_some_and(|word| LANGUAGES.contains(&format!(" {word} ")))
 }
 
+/// Of results, literals and files.
+///
+/// # Errors
+/// 1115: nobody knows it, 1235: MySQL does.
+pub fn spoken_named(name: &str) -> Result<Spoken> {
+    Spoken::from_name(name).map_or_else(|| charset_named(name).map(Spoken::Own), Ok)
+}
+
+/// Of what a client says.
+///
+/// # Errors
+/// 1115: nobody knows it, 1231: no client can speak it, 1235: MySQL knows it.
+pub fn client_named(name: &str) -> Result<Spoken> {
+    let is_wide = ["ucs2", "utf16", "utf16le", "utf32"].contains(&name.to_ascii_lowercase().as_str());
+    if is_wide { Err(errors::wrong_variable_value("character_set_client", name)) } else { spoken_named(name) }
+}
+
+/// Of a connection.
+///
+/// # Errors
+/// 1273: nobody knows it, 1235: MySQL does.
+pub fn spoken_collation_named(name: &str) -> Result<SpokenCollation> {
+    SpokenCollation::from_name(name).map_or_else(|| collation_named(name).map(SpokenCollation::Own), Ok)
+}
+
 /// # Errors
 /// 1253: it is of another character set.
 pub fn check(collation: Collation, charset: Charset) -> Result<()> {
+    check_spoken(SpokenCollation::Own(collation), Spoken::Own(charset))
+}
+
+/// # Errors
+/// 1253: it is of another character set.
+pub fn check_spoken(collation: SpokenCollation, charset: Spoken) -> Result<()> {
     if collation.charset() == charset {
         return Ok(());
     }

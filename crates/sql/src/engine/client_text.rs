@@ -1,20 +1,29 @@
 //! Texts that clients send to be executed or prepared: read in their character set, and one statement after the other.
 
-use std::{borrow::Cow, pin::pin};
+use std::pin::pin;
 
 use super::{
     digest::{Digest, Form, has_statement, without_end},
     dispatch::{SqlEngine, begins_with, is_of_text_protocol, is_query},
     errors::{self, Result},
-    expr::{Kind, eval::char_count},
+    expr::Kind,
     plan::{self, Plan, dml::Source},
     planning::is_typed_by_values,
     session::{KeptPlan, Prepared, Session},
 };
 use crate::{
     server::{Output, PreparedInfo},
-    wire::{ColumnDef, characters},
+    wire::{
+        ColumnDef,
+        characters::{self, Spoken},
+        foreign::Quoting,
+    },
 };
+
+/// In which character set the client's statements are read, and what their quotes mean.
+fn how(session: &Session) -> (Spoken, Quoting) {
+    (session.env.variables.charsets().0, session.env.variables.quoting())
+}
 
 impl SqlEngine {
     /// COM_QUERY.
@@ -22,12 +31,10 @@ impl SqlEngine {
         let mut rest = without_end(sql);
         let mut is_first = true;
         loop {
-            let (client, _) = session.env.variables.charsets();
-            let text = characters::read(client, rest)?;
+            let (client, quoting) = how(session);
+            let text = characters::read_statement(client, quoting, rest)?;
             let Some(end) = pin!(self.statements(session, &text, &mut is_first, out)).await? else { return Ok(()) };
-            // Where it is another text, each of its characters was one byte.
-            let read = &text[..end];
-            rest = &rest[if matches!(text, Cow::Owned(_)) { char_count(read) } else { end }..];
+            rest = &rest[characters::said_for(client, quoting, rest, (&text, end))..];
             // What is left is read once more: others have their turn before.
             tokio::task::yield_now().await;
         }
@@ -41,12 +48,12 @@ impl SqlEngine {
         is_first: &mut bool,
         out: &mut Output<'_>,
     ) -> Result<Option<usize>> {
-        let (client, _) = session.env.variables.charsets();
+        let before = how(session);
         let mut at = 0;
         loop {
             let Some(end) = pin!(self.first_of(session, &text[at..], *is_first, out)).await? else { return Ok(None) };
             (at, *is_first) = (at + end, false);
-            if session.env.variables.charsets().0 != client {
+            if how(session) != before {
                 return Ok(Some(at));
             }
         }

@@ -1,6 +1,6 @@
 //! [`SqlEngine`]: one per worker thread, from statement text to its executor.
 
-use apus_types::collate::{Charset, Collation};
+use apus_types::collate::Collation;
 use std::{
     cell::{Cell, RefCell},
     pin::pin,
@@ -38,7 +38,12 @@ use super::{
 use crate::{
     accounts::{Account, Privileges},
     server::{Accounts, Algorithms, Compression, ConnectionInfo, Engine, Mark, Output, PreparedInfo, Registry},
-    wire::{ColumnDef, ParamValue, SqlError, capability, characters, params::Attribute, result::ResultWriter},
+    wire::{
+        ColumnDef, ParamValue, SqlError, capability,
+        characters::{self, Spoken},
+        params::Attribute,
+        result::ResultWriter,
+    },
 };
 use apus_client::{Client, ClientError, Losses};
 use apus_types::ErrorCode;
@@ -797,12 +802,12 @@ impl Engine for SqlEngine {
         pin!(self.query_text(session, sql, out)).await
     }
 
-    fn charsets(&self, session: &Session) -> (Charset, Charset) {
+    fn charsets(&self, session: &Session) -> (Spoken, Spoken) {
         session.env.variables.charsets()
     }
 
     async fn prepare(&self, session: &mut Session, sql: &[u8]) -> Result<PreparedInfo> {
-        let sql = characters::read(session.env.variables.charsets().0, sql)?;
+        let sql = characters::read_statement(session.env.variables.charsets().0, session.env.variables.quoting(), sql)?;
         self.prepare_text(session, &sql).await
     }
 

@@ -2,16 +2,17 @@
 
 use std::borrow::Cow;
 
-use apus_types::collate::Charset;
-
 use super::{digest, expr::Datum};
-use crate::wire::{ParamValue, SqlError, characters};
+use crate::wire::{
+    ParamValue, SqlError,
+    characters::{self, Spoken},
+};
 
 /// What a client sends in its character set.
 ///
 /// # Errors
 /// 1300: bytes that it has not.
-pub fn param_of<'a>(p: &ParamValue<'a>, client: Charset) -> Result<Datum<'a>, SqlError> {
+pub fn param_of<'a>(p: &ParamValue<'a>, client: Spoken) -> Result<Datum<'a>, SqlError> {
     match p {
         ParamValue::Text(text) => Ok(Datum::Text(characters::read(client, text)?)),
         ParamValue::Blob(bytes) if !characters::is_utf8(client) => Ok(Datum::Bytes(Cow::Borrowed(bytes))),
@@ -46,7 +47,7 @@ fn param_datum<'a>(p: &ParamValue<'a>) -> Datum<'a> {
 }
 
 /// As `mysql_query_attribute_string` tells it.
-pub fn attribute_text(value: &ParamValue<'_>, client: Charset) -> Option<String> {
+pub fn attribute_text(value: &ParamValue<'_>, client: Spoken) -> Option<String> {
     Some(match param_of(value, client).unwrap_or_else(|_| param_datum(value)) {
         Datum::Null => return None,
         Datum::DateTime(at, _) => Datum::DateTime(at, 6).as_string(),

@@ -3,10 +3,7 @@
 use std::{collections::BTreeMap, rc::Rc};
 
 use apus_client::{ClientError, KeyList, OpBatch, PartialAggregate, Results, Rows, Snapshot, Transaction};
-use apus_types::{
-    Epoch, TableId,
-    collate::{Charset, Collation},
-};
+use apus_types::{Epoch, TableId};
 
 use super::{
     account_watch::Watch,
@@ -27,7 +24,10 @@ use super::{
     trigger::{self, Trigger},
     user_lock::Held,
 };
-use crate::wire::SqlError;
+use crate::wire::{
+    SqlError,
+    characters::{Spoken, SpokenCollation},
+};
 
 /// Most warnings kept of one statement; `max_error_count` may say fewer.
 pub const WARNINGS_MAX: usize = 1024;
@@ -169,7 +169,7 @@ pub struct KeptPlan {
     pub database: Option<String>,
     pub select_limit: u64,
     /// Of its literals and parameters.
-    spoken: (Charset, Collation),
+    spoken: (Spoken, SpokenCollation),
     pub plan: Rc<Plan>,
 }
 
@@ -186,8 +186,8 @@ impl KeptPlan {
     }
 }
 
-fn spoken(env: &Env) -> (Charset, Collation) {
-    (env.variables.charsets().0, env.variables.connection())
+fn spoken(env: &Env) -> (Spoken, SpokenCollation) {
+    env.variables.spoken()
 }
 
 pub struct Session {

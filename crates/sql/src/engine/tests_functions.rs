@@ -9,6 +9,7 @@ use super::{
     plan::Plan,
     planning::plan_text,
 };
+use crate::wire::characters::SpokenCollation;
 
 fn environment() -> Env {
     let mut env = Env::new("root".into(), "localhost".into(), 7, 1, Default::default());
@@ -21,7 +22,7 @@ fn environment() -> Env {
     ] {
         env.user_variables.insert(name.into(), value);
     }
-    env.variables.set_connection(Collation::Utf8mb4GeneralCi);
+    env.variables.set_connection(SpokenCollation::Own(Collation::Utf8mb4GeneralCi));
     env
 }
 

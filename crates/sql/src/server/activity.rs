@@ -6,10 +6,13 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use apus_types::collate::Charset;
-
 use super::limits;
-use crate::wire::{capability, characters, command::Command, params::split_attributes};
+use crate::wire::{
+    capability,
+    characters::{self, Spoken},
+    command::Command,
+    params::split_attributes,
+};
 
 /// The statement is kept up to [`limits::INFO_BYTES_MAX`].
 #[derive(Debug, Clone)]
@@ -59,7 +62,7 @@ impl Activity {
     }
 
     /// A command begins, whose texts are in the character set `client`; `prepared`: the text of the statement that it executes.
-    pub(super) fn begins(&self, command: &Command<'_>, prepared: &[u8], (capabilities, client): (u32, Charset)) {
+    pub(super) fn begins(&self, command: &Command<'_>, prepared: &[u8], (capabilities, client): (u32, Spoken)) {
         let (name, mut statement) = named(command, prepared);
         if let Command::Query(body) = command
             && capabilities & capability::QUERY_ATTRIBUTES != 0
@@ -70,7 +73,7 @@ impl Activity {
         statement = &statement[..cut(statement)];
         let text = match command {
             Command::Execute { .. } => statement.into(),
-            _ => characters::read(client, statement).unwrap_or(statement.into()),
+            _ => characters::read_lossy(client, statement),
         };
         let mut doing = self.lock();
         (doing.command, doing.since) = (name, Instant::now());
@@ -136,7 +139,7 @@ mod tests {
         let activity = Activity::default();
         assert_eq!((activity.look().command, activity.look().statement()), ("Connect", None));
         let text = format!("x{}", "ü".repeat(limits::INFO_BYTES_MAX));
-        activity.begins(&Command::Query(text.as_bytes()), b"", (0, Charset::Utf8mb4));
+        activity.begins(&Command::Query(text.as_bytes()), b"", (0, Spoken::DEFAULT));
         let seen = activity.look().statement().expect("a statement");
         assert_eq!(seen.len(), limits::INFO_BYTES_MAX - 1);
         assert!(text.starts_with(&seen));

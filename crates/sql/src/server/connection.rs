@@ -16,7 +16,6 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Poll;
 
-use apus_types::collate::{Charset, Collation};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, sleep_until, timeout};
 
@@ -29,7 +28,7 @@ use super::statements::Statements;
 use super::tls::{TlsSession, Transport};
 use super::{Engine, Output, SqlError, limits};
 use crate::wire::auth::{AuthPlugin, SCRAMBLE_BYTES, Scramble};
-use crate::wire::characters::read_text;
+use crate::wire::characters::{Spoken, SpokenCollation, read_text};
 use crate::wire::command::{Command, decode_command};
 use crate::wire::compressed::{self, Compression};
 use crate::wire::handshake::{
@@ -393,7 +392,7 @@ async fn rare<E: Engine>(
     session: &mut E::Session,
     statements: &mut Statements,
     slot: &Slot,
-    (command, client): (Command<'_>, Charset),
+    (command, client): (Command<'_>, Spoken),
     out: &mut Output<'_>,
 ) -> Result<(), SqlError> {
     match command {
@@ -438,7 +437,7 @@ fn answer_ok<E: Engine>(engine: &E, session: &mut E::Session, out: &mut Output<'
 
 impl Credentials {
     pub fn copy(login: &Login<'_>) -> Result<Credentials, SqlError> {
-        let client = Collation::from_id(login.charset).unwrap_or_default().charset();
+        let client = SpokenCollation::from_id(login.charset).unwrap_or(SpokenCollation::DEFAULT).charset();
         let owned = |bytes: &[u8]| read_text(client, bytes).map(Cow::into_owned).map_err(|_| SqlError::handshake());
         let kept = login.attributes.get(..limits::CONNECT_ATTRS_BYTES_MAX).unwrap_or(login.attributes);
         let lossy = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();

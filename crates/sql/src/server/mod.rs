@@ -45,9 +45,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use apus_types::collate::Charset;
-
 use crate::accounts::Account;
+use crate::wire::characters::Spoken;
 
 /// What the engine learns about a connection when it opens a session, after authentication.
 #[derive(Debug, Clone)]
@@ -149,8 +148,8 @@ pub trait Engine: 'static {
     async fn init_db(&self, session: &mut Self::Session, database: &str) -> Result<(), SqlError>;
 
     /// In which the session's client speaks, and in which it is told results.
-    fn charsets(&self, _session: &Self::Session) -> (Charset, Charset) {
-        (Charset::Utf8mb4, Charset::Utf8mb4)
+    fn charsets(&self, _session: &Self::Session) -> (Spoken, Spoken) {
+        (Spoken::DEFAULT, Spoken::DEFAULT)
     }
 
     /// Attributes of the command that comes next; none: those of the last one are over.

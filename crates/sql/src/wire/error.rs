@@ -41,7 +41,12 @@ impl SqlError {
     pub fn invalid_characters(charset: &str, text: &[u8]) -> SqlError {
         let valid = std::str::from_utf8(text).map_or_else(|e| e.valid_up_to(), str::len);
         let valid = if valid == text.len() { text.iter().position(|b| *b >= 0x80).unwrap_or(0) } else { valid };
-        let shown: String = text.iter().skip(valid).take(6).map(|b| format!("{b:02X}")).collect();
+        SqlError::no_characters(charset, &text[valid..])
+    }
+
+    /// 1300: bytes that begin with what is no character; the first six of them are shown.
+    pub fn no_characters(charset: &str, text: &[u8]) -> SqlError {
+        let shown: String = text.iter().take(6).map(|b| format!("{b:02X}")).collect();
         SqlError::new(1300, b"HY000", format!("Invalid {charset} character string: '{shown}'"))
     }
 

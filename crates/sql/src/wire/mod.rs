@@ -8,7 +8,7 @@
 //!   with the header patched in place.
 //! - [`handshake`] and [`auth`]: greeting, client response, password checks.
 //! - [`command`] and [`params`]: what a client asks, and the parameters of a prepared execution.
-//! - [`characters`]: texts of clients that do not speak UTF-8.
+//! - [`characters`] and [`foreign`]: texts of clients that do not speak UTF-8.
 //! - [`result`]: OK, ERR, EOF, column definitions, text and binary rows.
 //! - [`compressed`]: packets in compressed ones.
 //! - [`file`]: the packets of a file that a client sends for LOAD DATA LOCAL.
@@ -24,6 +24,7 @@ pub mod cursor;
 pub mod error;
 pub mod file;
 mod fill;
+pub mod foreign;
 pub mod handshake;
 pub mod number;
 pub mod packet;

@@ -11,7 +11,7 @@ use std::{cell::OnceCell, ops::Deref};
 
 use apus_types::collate::Charset;
 
-use super::characters;
+use super::characters::{self, Spoken};
 use super::constants::{CHARSET_BINARY, CHARSET_UTF8MB4, capability, column_flag, status};
 use super::fill;
 use super::number::{format_u64, push_f32, push_f64, push_f64_fixed, push_four, push_fraction, push_two, push_u64};
@@ -202,7 +202,7 @@ pub struct ResultState {
     ended: Option<HeldResult>,
     finished: u64,
     /// In which the client is told texts.
-    results: Charset,
+    results: Spoken,
 }
 
 /// What is known of a result set by its end.
@@ -233,12 +233,12 @@ impl ResultState {
             is_held: false,
             ended: None,
             finished: 0,
-            results: Charset::Utf8mb4,
+            results: Spoken::DEFAULT,
         }
     }
 
     /// Texts are told in this character set from here on.
-    pub fn speak(&mut self, results: Charset) {
+    pub fn speak(&mut self, results: Spoken) {
         self.results = results;
     }
 
@@ -279,7 +279,7 @@ impl<'a> ResultWriter<'a> {
     }
 
     /// As [`ResultState::speak`].
-    pub fn speak(&mut self, results: Charset) {
+    pub fn speak(&mut self, results: Spoken) {
         self.state.speak(results);
     }
 
@@ -379,7 +379,7 @@ impl<'a> ResultWriter<'a> {
     fn open_rows(&mut self, columns: &[ColumnDef]) {
         assert!(!self.state.rows_open && !columns.is_empty(), "a result set starts once and has columns");
         self.state.cells.clear();
-        let is_other = !matches!(self.state.results, Charset::Utf8mb4 | Charset::Binary);
+        let is_other = !matches!(self.state.results, Spoken::Own(Charset::Utf8mb4 | Charset::Binary));
         let cell = |column: &ColumnDef| {
             let is_foreign = is_other && (column.charset != CHARSET_BINARY || column.column_type == ColumnType::Json);
             let fill = if column.flags & column_flag::ZEROFILL == 0 { 0 } else { column.length.min(255) as u8 };
@@ -491,7 +491,7 @@ impl<'a> ResultWriter<'a> {
 
     /// A column definition as in result sets, and, with its default value, in answers to FIELD_LIST.
     pub(crate) fn column_definition(&mut self, column: &ColumnDef, with_default: bool) {
-        let results = if characters::is_utf8(self.state.results) { Charset::Utf8mb4 } else { self.state.results };
+        let results = if characters::is_utf8(self.state.results) { Spoken::DEFAULT } else { self.state.results };
         let (charset, length) = told_as(column, results);
         let payload = self.out.begin();
         push_lenenc_bytes(payload, b"def");
@@ -775,8 +775,8 @@ impl ResultWriter<'_> {
 }
 
 /// The character set that a client is told of a column, and its width in it.
-fn told_as(column: &ColumnDef, results: Charset) -> (u16, u32) {
-    if column.charset == CHARSET_BINARY || results == Charset::Utf8mb4 {
+fn told_as(column: &ColumnDef, results: Spoken) -> (u16, u32) {
+    if column.charset == CHARSET_BINARY || results == Spoken::DEFAULT {
         return (column.charset, column.length);
     }
     let is_long = column.column_type == ColumnType::Blob; // whose length is in bytes

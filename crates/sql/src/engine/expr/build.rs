@@ -33,12 +33,13 @@ use super::{
     decimal, func, func_time,
 };
 use crate::engine::{
-    characters::{self, charset_named, collation_named},
+    characters::{self, charset_named, collation_named, spoken_named},
     digest,
     errors::{self, Result},
     plan::{Planner, dialect::MATCH, rollup::GROUPING, scope::Scope, window::Windows},
     routine::code::Names,
 };
+use crate::wire::characters::Spoken;
 
 /// What the grammar reads like functions, beside those of [`func`], and words that may stand in front of a parenthesis.
 const NATIVE: &str = " any_value if values charset collation coercibility default grouping date_add date_sub adddate subdate timestampdiff timestampadd \
@@ -395,12 +396,15 @@ impl<'a> Builder<'a> {
                 let kind = Expr::Cast(Box::new(Expr::Const(Datum::Null)), to).kind(&self.param_kinds);
                 Expr::Cast(Box::new(Expr::Cast(Box::new(text), CastType::Literal(kind))), to)
             }
-            A::Prefixed { prefix, value } => match charset_named(prefix.value.trim_start_matches('_'))? {
-                Charset::Binary if self.of_definition || coercion::is_utf8() => {
+            A::Prefixed { prefix, value } => match spoken_named(prefix.value.trim_start_matches('_'))? {
+                Spoken::Own(Charset::Binary) if self.of_definition || coercion::is_utf8() => {
                     Expr::Cast(self.boxed(value)?, CastType::Bytes(None))
                 }
                 // Every text is written so there.
-                Charset::Utf8mb4 if self.of_definition => self.build(value)?,
+                Spoken::Own(Charset::Utf8mb4) if self.of_definition => self.build(value)?,
+                Spoken::Foreign(charset) if self.of_definition => {
+                    return Err(errors::not_supported(&format!("_{} in a definition", charset.name())));
+                }
                 charset => self.introduced(charset, value)?,
             },
             A::Interval(_) => return Err(errors::syntax("INTERVAL")),

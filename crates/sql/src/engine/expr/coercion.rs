@@ -18,7 +18,10 @@ use crate::{
         errors::{self, Result},
         variables::Variables,
     },
-    wire::{SqlError, characters},
+    wire::{
+        SqlError,
+        characters::{self, Spoken},
+    },
 };
 
 thread_local! {
@@ -27,7 +30,8 @@ thread_local! {
 
 /// From here on this thread binds for a session with these variables.
 pub fn connect(variables: &Variables) {
-    connect_as((variables.charsets().0, variables.connection()));
+    let (client, connection) = variables.spoken();
+    connect_as((client.inside(), connection.inside()));
 }
 
 /// From here on it binds what was written in a character set, with literals of a collation.
@@ -54,7 +58,7 @@ pub fn written(text: Cow<'static, [u8]>) -> Cow<'static, [u8]> {
 
 /// Whether texts are written in UTF-8; if not, in latin1, of which ascii is a part.
 pub fn is_utf8() -> bool {
-    characters::is_utf8(CONNECTION.get().0)
+    characters::is_utf8(Spoken::Own(CONNECTION.get().0))
 }
 
 /// How strongly an expression insists on its collation; the smaller number wins, as COERCIBILITY() shows them.

@@ -11,9 +11,14 @@
 //! escapes itself. A row ends at its terminator, or at the end of the file; what of it is more than is wanted is skipped. In a multi-byte character no
 //! separator is looked for.
 
-use super::statement::{Charset, Format};
+use apus_types::collate::Charset;
+
+use super::statement::{Format, has_long_characters, is_character, length};
 use crate::engine::errors::{self, Result};
-use crate::wire::SqlError;
+use crate::wire::{
+    SqlError,
+    characters::{self, Spoken},
+};
 
 /// Longest row of a file, in bytes: several times what a row of a table may be.
 pub const LINE_BYTES_MAX: usize = 16 << 20;
@@ -99,7 +104,7 @@ impl Lines {
         for b in firsts.into_iter().flatten().chain(&format.enclosed).chain(&format.escaped) {
             special[usize::from(*b)] = true;
         }
-        if format.charset.has_long_characters() {
+        if has_long_characters(format.charset) {
             special[0x80..].fill(true);
         }
         let mode = if skips > 0 && !format.line.is_empty() { Mode::Skip } else { Mode::Start };
@@ -154,7 +159,7 @@ impl Lines {
                     Ok(Ended::File) => return Ok(Next::End),
                     Ok(Ended::Field) => self.mode = Mode::Rest { is_cut: false },
                     Ok(Ended::Line) => {
-                        if let Some(row) = self.ended(false) {
+                        if let Some(row) = self.ended(false)? {
                             return Ok(row);
                         }
                     }
@@ -180,7 +185,7 @@ impl Lines {
                         None => false,
                         Some(more) => is_cut || more,
                     };
-                    if let Some(row) = self.ended(is_cut) {
+                    if let Some(row) = self.ended(is_cut)? {
                         return Ok(row);
                     }
                 }
@@ -189,32 +194,29 @@ impl Lines {
     }
 
     /// The row has been read; `None`: it is one of those to skip.
-    fn ended(&mut self, is_cut: bool) -> Option<Next> {
+    fn ended(&mut self, is_cut: bool) -> Result<Option<Next>> {
         self.mode = Mode::Start;
-        self.convert();
-        match self.skips.checked_sub(1) {
-            Some(left) => {
-                self.skips = left;
-                None
-            }
-            None => Some(Next::Row { is_cut }),
+        if let Some(left) = self.skips.checked_sub(1) {
+            self.skips = left;
+            return Ok(None);
         }
+        self.convert()?;
+        Ok(Some(Next::Row { is_cut }))
     }
 
     /// Texts become UTF-8.
-    fn convert(&mut self) {
-        if self.format.charset != Charset::Latin1 || self.text.is_ascii() {
-            return;
+    fn convert(&mut self) -> Result<()> {
+        let charset = self.format.charset;
+        if !matches!(charset, Spoken::Own(Charset::Latin1) | Spoken::Foreign(_)) || self.text.is_ascii() {
+            return Ok(());
         }
         let text = std::mem::take(&mut self.text);
         for span in &mut self.fields {
             let start = self.text.len();
-            for &b in &text[span.start..span.end] {
-                let mut buffer = [0; 4];
-                self.text.extend_from_slice(latin1(b).encode_utf8(&mut buffer).as_bytes());
-            }
+            self.text.extend_from_slice(&characters::read(charset, &text[span.start..span.end])?);
             (span.start, span.end) = (start, self.text.len());
         }
+        Ok(())
     }
 
     /// Reads to behind the end of a line, escaped characters apart; whether there was anything before it. `None`: it has not come.
@@ -231,7 +233,7 @@ impl Lines {
                 None => return None,
             }
             let is_escape = self.format.escaped == Some(b);
-            let length = if is_escape { 2 } else { self.format.charset.length(&self.window[self.at..]).max(1) };
+            let length = if is_escape { 2 } else { length(self.format.charset, &self.window[self.at..]).max(1) };
             if self.at + length > self.window.len() {
                 if self.is_whole {
                     self.at = self.window.len();
@@ -364,12 +366,12 @@ impl Lines {
     /// The length of the character at a place, 1 of bytes that are none; 0: the file ends within it.
     fn character(&self, at: usize) -> std::result::Result<usize, Stop> {
         let there = &self.window[at..];
-        match self.format.charset.length(there) {
+        match length(self.format.charset, there) {
             0 => Err(Stop::Failed(errors::invalid_characters(self.format.charset.name()))),
             length => match there.get(..length) {
                 None if self.is_whole => Ok(0),
                 None => Err(Stop::Missing),
-                Some(bytes) if length > 1 && std::str::from_utf8(bytes).is_err() => Ok(1),
+                Some(bytes) if length > 1 && !is_character(self.format.charset, bytes) => Ok(1),
                 Some(_) => Ok(length),
             },
         }
@@ -386,15 +388,6 @@ fn unescape(b: u8) -> u8 {
         b'Z' => 26,
         other => other,
     }
-}
-
-/// A character of MySQL's latin1, which is Windows-1252 with control characters in its gaps.
-fn latin1(b: u8) -> char {
-    const HIGH: [char; 32] = [
-        '€', '\u{81}', '‚', 'ƒ', '„', '…', '†', '‡', 'ˆ', '‰', 'Š', '‹', 'Œ', '\u{8d}', 'Ž', '\u{8f}', '\u{90}', '‘',
-        '’', '“', '”', '•', '–', '—', '˜', '™', 'š', '›', 'œ', '\u{9d}', 'ž', 'Ÿ',
-    ];
-    HIGH.get(usize::from(b).wrapping_sub(0x80)).copied().unwrap_or(char::from(b))
 }
 
 #[cfg(test)]
@@ -463,11 +456,11 @@ mod tests {
     #[test]
     fn character_sets() {
         let of = |charset| format(|f| f.charset = charset);
-        assert_eq!(read(&of(Charset::Latin1), 0, 2, b"\xfc\t\x80\n", 1), ["ü|€"]);
+        assert_eq!(read(&of(Spoken::Own(Charset::Latin1)), 0, 2, b"\xfc\t\x80\n", 1), ["ü|€"]);
         let mut lines = Lines::new(Format::default(), 0);
         lines.push(b"a\t\xfc\n");
         assert_eq!(lines.next(2, 1).unwrap_err().errno, 1300);
-        let mut lines = Lines::new(of(Charset::Binary), 0);
+        let mut lines = Lines::new(of(Spoken::Own(Charset::Binary)), 0);
         lines.push(b"\xfc\\0\n");
         assert_eq!(lines.next(1, 1).unwrap(), Next::Row { is_cut: false });
         assert_eq!(lines.field(0), Some(Field::Text(b"\xfc\0")));

@@ -16,8 +16,9 @@ mod statement;
 
 use std::{pin::pin, rc::Rc};
 
+use apus_types::collate::Charset;
 use lines::{Field, Lines, Next};
-use statement::{Charset, Load, Target};
+use statement::{Load, Target};
 
 use super::{
     catalog::Catalog,
@@ -39,7 +40,7 @@ use super::{
 use crate::{
     accounts::Privileges,
     server::Output,
-    wire::{SqlError, capability},
+    wire::{SqlError, capability, characters::Spoken},
 };
 
 /// Bytes of rows that are sent at once, if they are several.
@@ -266,7 +267,7 @@ fn assignments(catalog: &Catalog, session: &Session, load: &Load, insert: &Inser
 struct Loading<'l> {
     planned: &'l Planned,
     replaces: bool,
-    charset: Charset,
+    charset: Spoken,
     lines: Lines,
     /// For each column of the table.
     cells: Vec<Cell>,
@@ -397,7 +398,7 @@ impl<'l> Loading<'l> {
                 Cell::Missing => Given::Missing,
                 Cell::Assigned(at) => Given::Expr(&planned.assignments[at].1),
                 Cell::Drafted => Given::Made(draft[column].borrowed()),
-                Cell::Field(at) => Given::Value(datum(lines.field(at), Charset::Utf8mb4)),
+                Cell::Field(at) => Given::Value(datum(lines.field(at), Spoken::DEFAULT)),
             };
             // Values of AUTO_INCREMENT are taken for as many rows as have come, so that few are left over.
             let ahead = (*records as usize).min(insert::INSERT_BATCH);
@@ -476,7 +477,7 @@ impl<'l> Loading<'l> {
         self.draft.clear();
         for (column, cell) in self.cells.iter_mut().enumerate() {
             let given = match *cell {
-                Cell::Field(at) => Given::Value(datum(self.lines.field(at), Charset::Utf8mb4)),
+                Cell::Field(at) => Given::Value(datum(self.lines.field(at), Spoken::DEFAULT)),
                 Cell::Missing => Given::Missing,
                 // What it becomes is seen when all is assigned.
                 Cell::Null => Given::Made(Datum::Null),
@@ -514,9 +515,9 @@ impl<'l> Loading<'l> {
 }
 
 /// A field as a value; a binary one is bytes where nobody says what it is.
-fn datum(field: Option<Field<'_>>, charset: Charset) -> Datum<'_> {
+fn datum(field: Option<Field<'_>>, charset: Spoken) -> Datum<'_> {
     match field {
-        Some(Field::Text(text)) if charset == Charset::Binary || std::str::from_utf8(text).is_err() => {
+        Some(Field::Text(text)) if charset == Spoken::Own(Charset::Binary) || std::str::from_utf8(text).is_err() => {
             Datum::Bytes(text.into())
         }
         Some(Field::Text(text)) => Datum::Text(text.into()),

@@ -5,74 +5,52 @@
 
 use std::fmt::Write;
 
+use apus_types::collate::Charset;
+
 use crate::engine::{
+    characters::spoken_named,
     ddl::Name,
     digest::Syntax,
     errors::{self, Result},
     token::{Token, Tokens},
     view_text::quoted,
 };
+use crate::wire::characters::Spoken;
 
-/// What the bytes of a file are.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Charset {
-    #[default]
-    Utf8mb4,
-    Utf8mb3,
-    Latin1,
-    Ascii,
-    Binary,
-}
-
-impl Charset {
-    fn named(name: &str) -> Result<Charset> {
-        Ok(match name.to_ascii_lowercase().as_str() {
-            "utf8mb4" => Charset::Utf8mb4,
-            "utf8" | "utf8mb3" => Charset::Utf8mb3,
-            "latin1" => Charset::Latin1,
-            "ascii" => Charset::Ascii,
-            "binary" => Charset::Binary,
-            known if OTHER_CHARSETS.contains(&known) => {
-                return Err(errors::not_supported(&format!("LOAD DATA ... CHARACTER SET {known}")));
-            }
-            _ => return Err(errors::unknown_charset(name)),
-        })
-    }
-    pub fn name(self) -> &'static str {
-        match self {
-            Charset::Utf8mb4 => "utf8mb4",
-            Charset::Utf8mb3 => "utf8mb3",
-            Charset::Latin1 => "latin1",
-            Charset::Ascii => "ascii",
-            Charset::Binary => "binary",
-        }
-    }
-    pub fn has_long_characters(self) -> bool {
-        matches!(self, Charset::Utf8mb4 | Charset::Utf8mb3)
-    }
-    /// How many bytes the character has that begins here, by its first; 0: none begins like this.
-    pub fn length(self, bytes: &[u8]) -> usize {
-        match bytes.first() {
-            Some(0xc2..=0xdf) if self.has_long_characters() => 2,
-            Some(0xe0..=0xef) if self.has_long_characters() => 3,
-            Some(0xf0..=0xf7) if self == Charset::Utf8mb4 => 4,
-            Some(0x80..) if self.has_long_characters() => 0,
-            _ => 1,
-        }
+/// Whether a character may have several bytes.
+pub fn has_long_characters(charset: Spoken) -> bool {
+    match charset {
+        Spoken::Own(charset) => matches!(charset, Charset::Utf8mb4 | Charset::Utf8mb3),
+        Spoken::Foreign(charset) => charset.bytes_of_character() > 1,
     }
 }
 
-/// Character sets of MySQL that files cannot be in.
-const OTHER_CHARSETS: [&str; 36] = [
-    "armscii8", "big5", "cp1250", "cp1251", "cp1256", "cp1257", "cp850", "cp852", "cp866", "cp932", "dec8", "eucjpms",
-    "euckr", "gb18030", "gb2312", "gbk", "geostd8", "greek", "hebrew", "hp8", "keybcs2", "koi8r", "koi8u", "latin2",
-    "latin5", "latin7", "macce", "macroman", "sjis", "swe7", "tis620", "ucs2", "ujis", "utf16", "utf16le", "utf32",
-];
+/// How many bytes the character has that begins here, by its first; 0: none begins like this.
+pub fn length(charset: Spoken, bytes: &[u8]) -> usize {
+    match (charset, bytes.first()) {
+        (Spoken::Foreign(charset), _) => charset.expects(bytes),
+        (_, Some(0x80..)) if !has_long_characters(charset) => 1,
+        (_, Some(0xc2..=0xdf)) => 2,
+        (_, Some(0xe0..=0xef)) => 3,
+        (Spoken::Own(Charset::Utf8mb4), Some(0xf0..=0xf7)) => 4,
+        (_, Some(0x80..)) => 0,
+        _ => 1,
+    }
+}
+
+/// Whether these bytes, as many as [`length`] says, are a character.
+pub fn is_character(charset: Spoken, bytes: &[u8]) -> bool {
+    match charset {
+        Spoken::Own(_) => std::str::from_utf8(bytes).is_ok(),
+        Spoken::Foreign(charset) => charset.length(bytes) == bytes.len(),
+    }
+}
 
 /// How a file is written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Format {
-    pub charset: Charset,
+    /// What its bytes are.
+    pub charset: Spoken,
     pub terminated: Vec<u8>,
     pub enclosed: Option<u8>,
     pub escaped: Option<u8>,
@@ -85,7 +63,7 @@ impl Default for Format {
     fn default() -> Format {
         let (terminated, line) = (b"\t".to_vec(), b"\n".to_vec());
         Format {
-            charset: Charset::Utf8mb4,
+            charset: Spoken::DEFAULT,
             terminated,
             enclosed: None,
             escaped: Some(b'\\'),
@@ -158,9 +136,9 @@ impl Load {
         }
         if t.word("character") {
             t.expect("set")?;
-            format.charset = Charset::named(&t.identifier()?)?;
+            format.charset = spoken_named(&t.identifier()?)?;
         } else if t.word("charset") {
-            format.charset = Charset::named(&t.identifier()?)?;
+            format.charset = spoken_named(&t.identifier()?)?;
         }
         let mut has_long_separator = false;
         format.parse(&mut t, &mut has_long_separator)?;
@@ -385,7 +363,7 @@ mod tests {
         .unwrap();
         assert!(load.is_local && load.replaces && !load.has_long_separator);
         let format = Format {
-            charset: Charset::Latin1,
+            charset: Spoken::Own(Charset::Latin1),
             terminated: b",".to_vec(),
             enclosed: Some(b'"'),
             escaped: None,
@@ -409,7 +387,7 @@ mod tests {
         for (text, errno) in [
             ("LOAD XML LOCAL INFILE 'f' INTO TABLE t", 1235),
             ("LOAD DATA LOCAL INFILE 'f' INTO TABLE t PARTITION (p0)", 1235),
-            ("LOAD DATA LOCAL INFILE 'f' INTO TABLE t CHARACTER SET gbk", 1235),
+            ("LOAD DATA LOCAL INFILE 'f' INTO TABLE t CHARACTER SET ucs2", 1235),
             ("LOAD DATA LOCAL INFILE 'f' INTO TABLE t CHARACTER SET nosuch", 1115),
             ("LOAD DATA LOCAL INFILE 'f' INTO TABLE t FIELDS ENCLOSED BY 'ab'", 1083),
             ("LOAD DATA LOCAL INFILE 'f' INTO TABLE t FIELDS", 1064),

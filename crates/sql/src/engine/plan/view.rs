@@ -7,7 +7,6 @@
 //! The text of a view sees its own blocks only: no common table expression, and no column, of the statement around it.
 
 use crate::engine::expr::coercion;
-use apus_types::collate::{Charset, Collation};
 use std::{cell::RefCell, collections::BTreeMap, rc::Rc};
 
 use sqlparser::{
@@ -27,7 +26,10 @@ use crate::{
         expr::Expr,
         view::{Check, View},
     },
-    wire::SqlError,
+    wire::{
+        SqlError,
+        characters::{Spoken, SpokenCollation},
+    },
 };
 
 type Bound<T> = Result<T, Unplanned>;
@@ -115,8 +117,8 @@ impl Planner<'_> {
         let outside = coercion::connected();
         let d = &view.definition;
         coercion::connect_as((
-            Charset::from_name(&d.charset).unwrap_or(outside.0),
-            Collation::from_name(&d.collation).unwrap_or(outside.1),
+            Spoken::from_name(&d.charset).map_or(outside.0, Spoken::inside),
+            SpokenCollation::from_name(&d.collation).map_or(outside.1, SpokenCollation::inside),
         ));
         let bound = bind(&query);
         coercion::connect_as(outside);

@@ -7,10 +7,7 @@
 use std::{collections::BTreeSet, pin::pin, rc::Rc};
 
 use apus_client::Losses;
-use apus_types::{
-    Column, ColumnType,
-    collate::{Charset, Collation},
-};
+use apus_types::{Column, ColumnType, collate::Collation};
 
 use super::{
     CALLS_MAX, Routine,
@@ -34,7 +31,10 @@ use crate::{
         variables::NO_LIMIT,
     },
     server::Output,
-    wire::capability,
+    wire::{
+        capability,
+        characters::{Spoken, SpokenCollation},
+    },
 };
 
 /// Steps after which others of the thread have their turn.
@@ -125,7 +125,7 @@ pub struct Around {
     database: Option<String>,
     of_database: Option<Collation>,
     sql_mode: Datum<'static>,
-    spoken: (Charset, Collation),
+    spoken: (Spoken, SpokenCollation),
     me: Option<Identity>,
 }
 
@@ -718,8 +718,9 @@ pub fn enter(session: &mut Session, surroundings: &Surroundings<'_>) -> Result<A
     let sql_mode = session.env.variables.get("sql_mode", false)?;
     session.env.variables.set("sql_mode", Some(&mode_of_body))?;
     let now = &session.env.variables;
-    let client = Charset::from_name(spoken.0).unwrap_or(now.charsets().0);
-    let connection = Collation::from_name(spoken.1).unwrap_or(now.connection());
+    let (client, connection) = now.spoken();
+    let client = Spoken::from_name(spoken.0).unwrap_or(client);
+    let connection = SpokenCollation::from_name(spoken.1).unwrap_or(connection);
     let spoken = session.env.variables.speak_as((client, connection));
     let database = session.env.database.replace(database.to_owned());
     let of_database = Collation::from_name(&session.env.variables.get("collation_database", false)?.as_string());

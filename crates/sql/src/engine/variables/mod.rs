@@ -14,7 +14,7 @@ pub use self::globals::Globals;
 use super::{
     auto_increment::Step,
     characteristics::Isolation,
-    characters::{charset_named, collation_named},
+    characters::{charset_named, client_named, collation_named, spoken_collation_named, spoken_named},
     digest::Syntax,
     errors::{self, Result},
     explain,
@@ -26,7 +26,12 @@ use super::{
     session::WARNINGS_MAX,
     sql_mode::SqlMode,
 };
-use crate::wire::{SqlError, constants::MAX_ALLOWED_PACKET_DEFAULT};
+use crate::wire::{
+    SqlError,
+    characters::{Spoken, SpokenCollation},
+    constants::MAX_ALLOWED_PACKET_DEFAULT,
+    foreign::Quoting,
+};
 
 const SQL_MODE: &str = "ONLY_FULL_GROUP_BY,STRICT_TRANS_TABLES,NO_ZERO_IN_DATE,NO_ZERO_DATE,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION";
 
@@ -76,9 +81,9 @@ pub struct Planning {
 pub struct Variables {
     set: BTreeMap<&'static str, String>,
     pub autocommit: bool,
-    client: Charset,
-    results: Charset,
-    connection: Collation,
+    client: Spoken,
+    results: Spoken,
+    connection: SpokenCollation,
     of_databases: Collation,
     pub lock_wait_ms: u32,
     /// lock_wait_timeout, in seconds.
@@ -133,9 +138,9 @@ pub struct Variables {
 impl Default for Variables {
     fn default() -> Variables {
         Variables {
-            client: Charset::Utf8mb4,
-            results: Charset::Utf8mb4,
-            connection: Collation::default(),
+            client: Spoken::DEFAULT,
+            results: Spoken::DEFAULT,
+            connection: SpokenCollation::DEFAULT,
             of_databases: Collation::default(),
             set: BTreeMap::new(),
             autocommit: true,
@@ -196,8 +201,8 @@ impl Variables {
         Planning {
             only_full_group_by: self.only_full_group_by,
             no_backslash: self.syntax.no_backslash,
-            connection: self.connection,
-            is_latin1: self.client == Charset::Latin1,
+            connection: self.connection.inside(),
+            is_latin1: self.client == Spoken::Own(Charset::Latin1),
             select_limit: self.select_limit,
         }
     }
@@ -256,7 +261,7 @@ impl Variables {
     }
 
     /// Both variables of a pair: `_connection`, `_database` or `_server`.
-    fn set_pair(&mut self, end: &str, collation: Collation) {
+    fn set_pair(&mut self, end: &str, collation: SpokenCollation) {
         let find = |head: &str| definitions::all().iter().find(|d| d.name.strip_prefix(head) == Some(end));
         for (definition, text) in
             [(find("character_set"), collation.charset().name()), (find("collation"), collation.name())]
@@ -267,21 +272,21 @@ impl Variables {
         }
         match end {
             "_connection" => self.connection = collation,
-            "_server" => self.of_databases = collation,
+            "_server" => self.of_databases = collation.inside(),
             _ => {}
         }
     }
 
     /// SET NAMES.
-    pub fn set_names(&mut self, collation: Collation) {
+    pub fn set_names(&mut self, collation: SpokenCollation) {
         self.speak_as((collation.charset(), collation));
         self.results = collation.charset();
         self.set.insert("character_set_results", collation.charset().name().to_owned());
     }
 
     /// Texts are read in this character set, and literals have this collation; what was before.
-    pub fn speak_as(&mut self, (client, connection): (Charset, Collation)) -> (Charset, Collation) {
-        let before = (self.client, self.connection);
+    pub fn speak_as(&mut self, (client, connection): (Spoken, SpokenCollation)) -> (Spoken, SpokenCollation) {
+        let before = self.spoken();
         if before != (client, connection) {
             self.client = client;
             self.set.insert("character_set_client", client.name().to_owned());
@@ -292,26 +297,36 @@ impl Variables {
 
     /// What a client asks for when it connects; of what is not there it gets utf8mb4.
     pub fn greet(&mut self, collation: u16) {
-        self.set_names(Collation::from_id(collation).unwrap_or_default());
+        self.set_names(SpokenCollation::from_id(collation).unwrap_or(SpokenCollation::DEFAULT));
     }
 
     /// In which the client speaks, and in which it is told results.
-    pub fn charsets(&self) -> (Charset, Charset) {
+    pub fn charsets(&self) -> (Spoken, Spoken) {
         (self.client, self.results)
     }
 
-    pub fn set_connection(&mut self, collation: Collation) {
+    /// In which the client speaks, and the collation of its literals.
+    pub fn spoken(&self) -> (Spoken, SpokenCollation) {
+        (self.client, self.connection)
+    }
+
+    /// How the statements of the client are read.
+    pub fn quoting(&self) -> Quoting {
+        Quoting { of_names: self.syntax.ansi_quotes, no_backslash: self.syntax.no_backslash }
+    }
+
+    pub fn set_connection(&mut self, collation: SpokenCollation) {
         self.set_pair("_connection", collation);
     }
 
     /// The database is another; `None`: there is none.
     pub fn set_database(&mut self, collation: Option<Collation>) {
-        self.set_pair("_database", collation.unwrap_or(self.of_databases));
+        self.set_pair("_database", SpokenCollation::Own(collation.unwrap_or(self.of_databases)));
     }
 
     /// The collation of literals.
     pub fn connection(&self) -> Collation {
-        self.connection
+        self.connection.inside()
     }
 
     /// The collation of new databases that name none.
@@ -456,26 +471,35 @@ impl Variables {
             "explain_format" => explain::format_of(&text).ok_or_else(wrong)?.to_owned(),
             "session_track_transaction_info" if text != "OFF" => return Err(errors::not_supported(name)),
             "character_set_results" if text.is_empty() => {
-                self.results = Charset::Utf8mb4;
+                self.results = Spoken::DEFAULT;
                 text
             }
             "character_set_client" => {
-                self.client = charset_named(&text)?;
+                self.client = client_named(&text)?;
                 self.client.name().to_owned()
             }
             "character_set_results" => {
-                self.results = charset_named(&text)?;
+                self.results = spoken_named(&text)?;
                 self.results.name().to_owned()
             }
-            "character_set_connection" | "character_set_database" | "character_set_server" => {
-                let collation = charset_named(&text)?.default_collation();
+            "character_set_connection" => {
+                self.set_connection(spoken_named(&text)?.default_collation());
+                return Ok(None);
+            }
+            "collation_connection" => {
+                let by_id = text.parse().ok().and_then(SpokenCollation::from_id);
+                self.set_connection(by_id.map_or_else(|| spoken_collation_named(&text), Ok)?);
+                return Ok(None);
+            }
+            "character_set_database" | "character_set_server" => {
+                let collation = SpokenCollation::Own(charset_named(&text)?.default_collation());
                 self.set_pair(&name["character_set".len()..], collation);
                 return Ok(None);
             }
-            "collation_connection" | "collation_database" | "collation_server" => {
+            "collation_database" | "collation_server" => {
                 let by_id = text.parse().ok().and_then(Collation::from_id);
                 let collation = by_id.map_or_else(|| collation_named(&text), Ok)?;
-                self.set_pair(&name["collation".len()..], collation);
+                self.set_pair(&name["collation".len()..], SpokenCollation::Own(collation));
                 return Ok(None);
             }
             _ => text,

@@ -7,6 +7,7 @@ use crate::engine::{
     errors::{self, Result},
     expr::{CastType, coercion, datum::Datum, func::Func},
 };
+use crate::wire::characters::{self, Spoken};
 
 /// What it says depends on the bytes of a text.
 pub(super) fn sees_bytes(f: Func) -> bool {
@@ -60,7 +61,7 @@ impl Builder<'_> {
     }
 
     /// `_latin1'...'`: the bytes of the literal are a text of this character set.
-    pub(super) fn introduced(&mut self, charset: Charset, value: &sqlparser::ast::Expr) -> Result<Expr> {
+    pub(super) fn introduced(&mut self, charset: Spoken, value: &sqlparser::ast::Expr) -> Result<Expr> {
         let bytes = match self.build(value)? {
             Expr::Param(_) if self.from_digest => return Err(errors::structural()),
             Expr::Const(Datum::Text(text)) if self.of_definition => text,
@@ -74,15 +75,18 @@ impl Builder<'_> {
             _ => return Err(errors::not_supported("this literal behind a character set")),
         };
         let text = match charset {
-            Charset::Binary => {
+            Spoken::Own(Charset::Binary) => {
                 let bytes = Expr::Const(Datum::Bytes(bytes));
                 return Ok(Expr::Cast(Box::new(bytes), CastType::Bytes(None)));
             }
-            Charset::Latin1 => collate::from_latin1(&bytes).into_bytes(),
-            _ if str::from_utf8(&bytes).is_ok() && charset.first_outside(&bytes).is_none() => bytes.into_owned(),
+            Spoken::Own(Charset::Latin1) => collate::from_latin1(&bytes).into_bytes(),
+            Spoken::Foreign(_) => characters::read(charset, &bytes)?.into_owned(),
+            Spoken::Own(charset) if str::from_utf8(&bytes).is_ok() && charset.first_outside(&bytes).is_none() => {
+                bytes.into_owned()
+            }
             _ => return Err(errors::invalid_bytes(charset.name(), &bytes)),
         };
         let literal = Expr::Const(Datum::Text(text.into()));
-        Ok(Expr::Call(Func::Introduced, vec![literal], charset.default_collation()))
+        Ok(Expr::Call(Func::Introduced, vec![literal], charset.default_collation().inside()))
     }
 }
