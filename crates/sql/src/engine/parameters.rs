@@ -14,7 +14,11 @@ use crate::wire::{
 /// 1300: bytes that it has not.
 pub fn param_of<'a>(p: &ParamValue<'a>, client: Spoken) -> Result<Datum<'a>, SqlError> {
     match p {
-        ParamValue::Text(text) => Ok(Datum::Text(characters::read(client, text)?)),
+        ParamValue::Text(text) => match characters::read(client, text) {
+            // As a literal that is no text.
+            Err(_) if matches!(client, Spoken::Foreign(_)) => Ok(Datum::Bytes(Cow::Borrowed(text))),
+            read => Ok(Datum::Text(read?)),
+        },
         ParamValue::Blob(bytes) if !characters::is_utf8(client) => Ok(Datum::Bytes(Cow::Borrowed(bytes))),
         other => Ok(param_datum(other)),
     }

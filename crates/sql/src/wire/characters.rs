@@ -70,6 +70,12 @@ impl Spoken {
     }
 }
 
+impl Default for SpokenCollation {
+    fn default() -> SpokenCollation {
+        SpokenCollation::DEFAULT
+    }
+}
+
 impl SpokenCollation {
     pub const DEFAULT: SpokenCollation = SpokenCollation::Own(Collation::DEFAULT);
 
@@ -105,12 +111,12 @@ impl SpokenCollation {
         }
     }
 
-    /// By which texts are compared that have it: a foreign one has no weights here.
+    /// By which texts are compared that have it. A foreign one has no weights here; it gives way to utf8mb4 as utf8mb3 does.
     pub fn inside(self) -> Collation {
         match self {
             SpokenCollation::Own(collation) => collation,
-            SpokenCollation::Foreign(collation) if collation.name().ends_with("_bin") => Collation::Utf8mb4Bin,
-            SpokenCollation::Foreign(_) => Collation::Utf8mb4GeneralCi,
+            SpokenCollation::Foreign(collation) if collation.name().ends_with("_bin") => Collation::Utf8mb3Bin,
+            SpokenCollation::Foreign(_) => Collation::Utf8mb3GeneralCi,
         }
     }
 }

@@ -780,8 +780,9 @@ fn told_as(column: &ColumnDef, results: Spoken) -> (u16, u32) {
         return (column.charset, column.length);
     }
     let is_long = column.column_type == ColumnType::Blob; // whose length is in bytes
-    let narrower = Charset::Utf8mb4.bytes_of_character() / results.bytes_of_character();
-    (results.default_collation().id(), if is_long { column.length } else { column.length / u32::from(narrower) })
+    let characters = column.length / u32::from(Charset::Utf8mb4.bytes_of_character());
+    let length = characters.saturating_mul(results.bytes_of_character().into());
+    (results.default_collation().id(), if is_long { column.length } else { length })
 }
 
 fn push_date(out: &mut Vec<u8>, year: u16, month: u8, day: u8) {

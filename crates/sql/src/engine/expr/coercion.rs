@@ -20,32 +20,32 @@ use crate::{
     },
     wire::{
         SqlError,
-        characters::{self, Spoken},
+        characters::{self, Spoken, SpokenCollation},
     },
 };
 
 thread_local! {
-    static CONNECTION: Cell<(Charset, Collation)> = const { Cell::new((Charset::Utf8mb4, Collation::DEFAULT)) };
+    static CONNECTION: Cell<(Spoken, SpokenCollation)> =
+        const { Cell::new((Spoken::DEFAULT, SpokenCollation::DEFAULT)) };
 }
 
 /// From here on this thread binds for a session with these variables.
 pub fn connect(variables: &Variables) {
-    let (client, connection) = variables.spoken();
-    connect_as((client.inside(), connection.inside()));
+    connect_as(variables.spoken());
 }
 
 /// From here on it binds what was written in a character set, with literals of a collation.
-pub fn connect_as(connection: (Charset, Collation)) {
+pub fn connect_as(connection: (Spoken, SpokenCollation)) {
     CONNECTION.set(connection);
 }
 
-pub fn connected() -> (Charset, Collation) {
+pub fn connected() -> (Spoken, SpokenCollation) {
     CONNECTION.get()
 }
 
 /// The collation of literals.
 pub fn connection() -> Collation {
-    CONNECTION.get().1
+    CONNECTION.get().1.inside()
 }
 
 /// The bytes that were written for a text.
@@ -58,7 +58,7 @@ pub fn written(text: Cow<'static, [u8]>) -> Cow<'static, [u8]> {
 
 /// Whether texts are written in UTF-8; if not, in latin1, of which ascii is a part.
 pub fn is_utf8() -> bool {
-    characters::is_utf8(Spoken::Own(CONNECTION.get().0))
+    characters::is_utf8(Spoken::Own(CONNECTION.get().0.inside()))
 }
 
 /// How strongly an expression insists on its collation; the smaller number wins, as COERCIBILITY() shows them.

@@ -6,7 +6,10 @@ use apus_types::collate::{self, Charset, Collation};
 use sha1::Digest;
 
 use super::{Context, Datum, Expr, Func, datum::Number, eval};
-use crate::engine::errors::{self, Result};
+use crate::{
+    engine::errors::{self, Result},
+    wire::foreign::ForeignCollation,
+};
 
 /// Longest text that a function makes, in bytes; MySQL's `max_allowed_packet`. Beyond it the answer is NULL.
 pub(super) const RESULT_BYTES_MAX: usize = 64 << 20;
@@ -209,6 +212,15 @@ fn substring(text: &[u8], start: i64, length: Option<i64>, binary: bool) -> &[u8
     }
     let at = |n: i64| if binary { n.min(count) as usize } else { eval::char_offset(text, n as usize) };
     &text[at(from)..at(to)]
+}
+
+/// The bytes of a text in the character set of a foreign collation, which is told by its number.
+pub(super) fn written_in(text: &[u8], collation: &Datum<'_>) -> Vec<u8> {
+    let id = collation.number().and_then(|id| u16::try_from(id.to_i128()).ok());
+    match id.and_then(ForeignCollation::from_id) {
+        Some(collation) => collation.charset().written(text),
+        None => text.to_vec(),
+    }
 }
 
 /// CONVERT(... USING ...): bytes are a text of the character set, and NULL if they are none; of a text, what is not in it is `?`.

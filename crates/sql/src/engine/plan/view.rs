@@ -117,8 +117,8 @@ impl Planner<'_> {
         let outside = coercion::connected();
         let d = &view.definition;
         coercion::connect_as((
-            Spoken::from_name(&d.charset).map_or(outside.0, Spoken::inside),
-            SpokenCollation::from_name(&d.collation).map_or(outside.1, SpokenCollation::inside),
+            Spoken::from_name(&d.charset).unwrap_or(outside.0),
+            SpokenCollation::from_name(&d.collation).unwrap_or(outside.1),
         ));
         let bound = bind(&query);
         coercion::connect_as(outside);

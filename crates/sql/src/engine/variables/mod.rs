@@ -70,7 +70,7 @@ fn micros_of(text: &str) -> u64 {
 pub struct Planning {
     only_full_group_by: bool,
     no_backslash: bool,
-    connection: Collation,
+    connection: SpokenCollation,
     /// Literals behind the name of a character set are bytes of latin1.
     is_latin1: bool,
     select_limit: u64,
@@ -201,7 +201,7 @@ impl Variables {
         Planning {
             only_full_group_by: self.only_full_group_by,
             no_backslash: self.syntax.no_backslash,
-            connection: self.connection.inside(),
+            connection: self.connection,
             is_latin1: self.client == Spoken::Own(Charset::Latin1),
             select_limit: self.select_limit,
         }

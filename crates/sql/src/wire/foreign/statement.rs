@@ -1,8 +1,8 @@
 //! Statements in a foreign character set, read as MySQL's lexer reads them.
 //!
 //! A backslash or a quote that is the second byte of a character is none. What a literal says are bytes first: escapes are resolved in them, byte by byte, as in
-//! MySQL, and then they are a text, which is written down anew. Behind the name of a character set (`_binary'...'`) they stay bytes, and the literal becomes a
-//! hexadecimal one. Comments may hold anything.
+//! MySQL, and then they are a text, which is written down anew. Behind the name of a character set (`_binary'...'`), and where they are no text, they stay bytes, and
+//! the literal becomes a hexadecimal one. Comments may hold anything.
 
 use super::Foreign;
 use crate::wire::characters;
@@ -57,8 +57,8 @@ impl<'s> Reader<'s> {
                 [b'-', b'-'] => self.comment(b"\n"),
                 [b'-', b'-', b, ..] if b <= b' ' => self.comment(b"\n"),
                 [b'/', b'*', b, ..] if b != b'!' => self.comment(b"*/"),
-                [b'\'', ..] => self.literal(b'\'')?,
-                [b'"', ..] if !self.quoting.of_names => self.literal(b'"')?,
+                [b'\'', ..] => self.literal(b'\''),
+                [b'"', ..] if !self.quoting.of_names => self.literal(b'"'),
                 [quote @ (b'"' | b'`'), ..] => {
                     self.character()?;
                     while self.at < self.said.len() && self.said[self.at] != quote {
@@ -89,31 +89,35 @@ impl<'s> Reader<'s> {
         self.at += long;
     }
 
-    fn literal(&mut self, quote: u8) -> Result<(), usize> {
+    fn literal(&mut self, quote: u8) {
         let (bytes, long) = self.content(quote);
         let written = &self.said[self.at..self.at + long];
         if written.is_ascii() {
             self.text.extend_from_slice(written);
-        } else if self.is_introduced() {
-            self.text.extend_from_slice(b" x'");
-            for byte in bytes {
-                let digit = |n: u8| b"0123456789ABCDEF"[usize::from(n)];
-                self.text.extend_from_slice(&[digit(byte >> 4), digit(byte & 15)]);
-            }
-            self.text.push(b'\'');
-        } else {
-            let text = self.charset.read(&bytes).map_err(|_| self.at)?;
-            self.text.push(quote);
-            for byte in text.into_bytes() {
-                if byte == quote || byte == b'\\' && !self.quoting.no_backslash {
+            self.at += long;
+            return;
+        }
+        match self.charset.read(&bytes) {
+            Ok(text) if !self.is_introduced() => {
+                self.text.push(quote);
+                for byte in text.into_bytes() {
+                    if byte == quote || byte == b'\\' && !self.quoting.no_backslash {
+                        self.text.push(byte);
+                    }
                     self.text.push(byte);
                 }
-                self.text.push(byte);
+                self.text.push(quote);
             }
-            self.text.push(quote);
+            _ => {
+                self.text.extend_from_slice(b" x'");
+                for byte in bytes {
+                    let digit = |n: u8| b"0123456789ABCDEF"[usize::from(n)];
+                    self.text.extend_from_slice(&[digit(byte >> 4), digit(byte & 15)]);
+                }
+                self.text.push(b'\'');
+            }
         }
         self.at += long;
-        Ok(())
     }
 
     /// The bytes that the literal says which begins here, and how many it has itself. Without its second quote it has none.
@@ -188,7 +192,9 @@ mod tests {
         assert_eq!(read("gbk", b"_binary'\xff\\0\xd6\x5c'").unwrap(), "_binary x'FF00D65C'");
         assert_eq!(read("gbk", b"_GBK \"\xd6\xd0\"\"\", _binary'a\\0'").unwrap(), "_GBK  x'D6D022', _binary'a\\0'");
         assert_eq!(read("gbk", b"x _none '\xd6\xd0'").unwrap(), "x _none '中'");
-        assert_eq!(read("gbk", b"SELECT '\xff'").unwrap_err(), 7);
+        assert_eq!(read("gbk", b"SELECT '\xff'").unwrap(), "SELECT  x'FF'");
+        assert_eq!(read("gbk", b"SELECT `\xff`").unwrap_err(), 8);
+        assert_eq!(read("gbk", b"SELECT '\xff").unwrap_err(), 8);
     }
 
     #[test]

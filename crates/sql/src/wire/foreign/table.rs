@@ -98,7 +98,7 @@ impl Table {
     /// All that has a place.
     fn codes(&self) -> Vec<u32> {
         let long = 0..self.long.len() as u32;
-        let long = long.map(|n| if self.form == Form::Four { four(n) } else { 0x8f_8080 + (n / 128 << 8) + n % 128 });
+        let long = long.map(|n| if self.form == Form::Four { four(n) } else { 0x8f_8080 + ((n / 128) << 8) + n % 128 });
         let two = (0..self.two.len() as u32).map(|n| 0x8000 + n);
         (0..0x100).chain(two).chain(long).collect()
     }

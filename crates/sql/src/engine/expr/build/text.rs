@@ -7,7 +7,7 @@ use crate::engine::{
     errors::{self, Result},
     expr::{CastType, coercion, datum::Datum, func::Func},
 };
-use crate::wire::characters::{self, Spoken};
+use crate::wire::characters::{self, Spoken, SpokenCollation};
 
 /// What it says depends on the bytes of a text.
 pub(super) fn sees_bytes(f: Func) -> bool {
@@ -15,9 +15,21 @@ pub(super) fn sees_bytes(f: Func) -> bool {
     matches!(f, Length | BitLength | Hex | Ascii | Ord | Md5 | Sha1 | Sha2 | Crc32 | ToBase64)
 }
 
-/// A text of latin1 as its bytes; all else as it is.
+/// A text of latin1 as its bytes, and what was written in a foreign character set as those; all else as it is.
 pub fn encoded(e: Expr, kinds: &[Kind]) -> Expr {
-    if is_latin1(&e, kinds) { Expr::Call(Func::Encoded, vec![e], Collation::Binary) } else { e }
+    let mut args = match coercion::connected().1 {
+        _ if is_latin1(&e, kinds) => Vec::new(),
+        SpokenCollation::Foreign(_) if !is_written(&e, kinds) => return e,
+        SpokenCollation::Foreign(collation) => vec![Expr::Const(Datum::Int(collation.id().into()))],
+        SpokenCollation::Own(_) => return e,
+    };
+    args.insert(0, e);
+    Expr::Call(Func::Encoded, args, Collation::Binary)
+}
+
+/// A literal or parameter that is a text.
+fn is_written(e: &Expr, kinds: &[Kind]) -> bool {
+    matches!(e, Expr::Const(Datum::Text(_)) | Expr::Param(_)) && e.kind(kinds) == Kind::Text
 }
 
 pub fn is_latin1(e: &Expr, kinds: &[Kind]) -> bool {
