@@ -205,6 +205,22 @@ def a_data_node_dies(t, cluster, connection):
         check_equal(count(connection), 5_000, "rows when it is back")
 
 
+def privileges_on_columns(t, cluster, connection):
+    with t.case("an account loads the columns that it was granted, and no others"):
+        for statement in ("CREATE TABLE part (id INT PRIMARY KEY, a INT, b INT)", "CREATE USER few IDENTIFIED BY 'few'",
+                          "GRANT INSERT (id, a) ON part TO few"):
+            ask(connection, statement)
+        host, port = cluster.sql
+        tls = {"check_hostname": False, "verify_mode": "none"}
+        few = pymysql.connect(host=host, port=port, user="few", password="few", database="files", autocommit=True, local_infile=True, ssl=tls)
+        into = "LOAD DATA LOCAL INFILE 'f' INTO TABLE part"
+        check_equal(load(few, [b"1\t10\n"], into + " (id, a)"), 1, "rows of granted columns")
+        for what, number in ((into, 1142), (into + " (id, b)", 1143), (into + " (id, a) SET b = 1", 1143)):
+            found = load(few, [b"2\t20\n"], what)
+            check(isinstance(found, pymysql.MySQLError) and found.args[0] == number, f"{what}: {found!r}, not {number}")
+        check_equal(ask(connection, "SELECT * FROM part"), ((1, 10, None),), "rows of the table")
+
+
 def main(t):
     with Cluster(t, data_nodes=2, memory=1024) as cluster:
         host, port = cluster.sql
@@ -214,6 +230,7 @@ def main(t):
         stock_clients(t, cluster, connection, pathlib.Path(t.directory))
         clients_that_go(t, cluster, connection)
         no_files_of_rows(t, cluster, connection)
+        privileges_on_columns(t, cluster, connection)
         a_data_node_dies(t, cluster, connection)
         cluster.check_all_alive()
 
