@@ -373,7 +373,7 @@ fn privileges_on(t: &mut Tokens) -> Result<(What, Level)> {
         if t.peek_symbol('(') {
             let privilege = Privileges::named(&words.join(" ")).filter(|p| Privileges::ON_COLUMN.contains(*p));
             let privilege = privilege.ok_or_else(|| t.error())?;
-            columns.extend(column_list(t)?.into_iter().map(|column| (column, privilege)));
+            columns.extend(t.identifiers()?.into_iter().map(|column| (column, privilege)));
             if t.symbol(',') {
                 continue;
             }
@@ -403,17 +403,6 @@ fn privileges_on(t: &mut Tokens) -> Result<(What, Level)> {
         return Err(illegal_grant());
     }
     Ok((What { privileges: at_level(&level, named, all)?, columns }, level))
-}
-
-/// `(column, ...)`.
-fn column_list(t: &mut Tokens) -> Result<Vec<String>> {
-    t.expect_symbol('(')?;
-    let mut list = vec![t.identifier()?];
-    while t.symbol(',') {
-        list.push(t.identifier()?);
-    }
-    t.expect_symbol(')')?;
-    Ok(list)
 }
 
 fn illegal_grant() -> SqlError {

@@ -272,6 +272,14 @@ pub fn shown_privileges(me: Option<&Identity>, schema: &TableSchema, column: &st
     (has != Privileges::NONE).then(|| has.names().join(",").to_lowercase())
 }
 
+/// `has`: `None` where nobody is refused anything.
+fn require(session: &Session, table: &str, needed: Privileges, has: Option<Privileges>) -> Result<()> {
+    match has.map_or(Privileges::NONE, |has| needed.without(has)) {
+        Privileges::NONE => Ok(()),
+        missing => Err(table_denied(&session.env, &listed(missing), table)),
+    }
+}
+
 impl SqlEngine {
     /// The session's account may run this plan for all that is known; false: see [`SqlEngine::authorize`].
     #[inline]
@@ -401,11 +409,8 @@ impl SqlEngine {
         (database, table): (&str, &str),
         needed: Privileges,
     ) -> Result<()> {
-        let Some(me) = self.identity(session).await? else { return Ok(()) };
-        match needed.without(me.rights.on_table(database, table)) {
-            Privileges::NONE => Ok(()),
-            missing => Err(table_denied(&session.env, &listed(missing), table)),
-        }
+        let me = self.identity(session).await?;
+        require(session, table, needed, me.map(|me| me.rights.on_table(database, table)))
     }
 
     /// # Errors
@@ -416,11 +421,8 @@ impl SqlEngine {
         (database, table): (&str, &str),
         needed: Privileges,
     ) -> Result<()> {
-        let Some(me) = self.identity(session).await? else { return Ok(()) };
-        match needed.without(me.rights.on_some_column(database, table)) {
-            Privileges::NONE => Ok(()),
-            missing => Err(table_denied(&session.env, &listed(missing), table)),
-        }
+        let me = self.identity(session).await?;
+        require(session, table, needed, me.map(|me| me.rights.on_some_column(database, table)))
     }
 
     /// # Errors

@@ -239,6 +239,16 @@ impl Tokens {
             _ => Err(self.error()),
         }
     }
+    /// `(name, ...)`.
+    pub fn identifiers(&mut self) -> Result<Vec<String>> {
+        self.expect_symbol('(')?;
+        let mut list = vec![self.identifier()?];
+        while self.symbol(',') {
+            list.push(self.identifier()?);
+        }
+        self.expect_symbol(')')?;
+        Ok(list)
+    }
     /// A name, quoted or not; a text where a name is meant is taken too, as MySQL does for character sets.
     pub fn identifier(&mut self) -> Result<String> {
         match self.peek() {

@@ -202,6 +202,19 @@ pub fn write(results: Spoken, text: &[u8]) -> Cow<'_, [u8]> {
     }
 }
 
+/// What a backslash and this byte stand for in a text.
+pub fn unescape(byte: u8) -> u8 {
+    match byte {
+        b'0' => 0,
+        b'b' => 8,
+        b'n' => b'\n',
+        b'r' => b'\r',
+        b't' => b'\t',
+        b'Z' => 26,
+        other => other,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

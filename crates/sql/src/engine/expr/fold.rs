@@ -15,7 +15,7 @@ const ROWS_MIN: usize = 32;
 /// The condition for so many rows of one execution.
 pub fn for_rows<'e>(condition: Option<&'e Expr>, rows: usize, cx: &Context<'_>) -> Option<Cow<'e, Expr>> {
     let condition = condition?;
-    let has_work = |e: &Expr| is_computed(e) || moment_and_constant(e).is_some();
+    let has_work = |e: &Expr| is_computed(e) || is_beside_moment(e);
     if rows < ROWS_MIN || !condition.any(has_work) {
         return Some(Cow::Borrowed(condition));
     }
@@ -64,14 +64,13 @@ fn is_moment(e: &Expr) -> bool {
 }
 
 /// A moment beside something that may be a text.
-fn moment_and_constant(e: &Expr) -> Option<()> {
+fn is_beside_moment(e: &Expr) -> bool {
     let is_literal = |e: &Expr| matches!(e, Expr::Const(Datum::Text(_)) | Expr::Param(_));
-    let is_so = match e {
+    match e {
         Expr::Compare(_, a, b, _) => is_moment(a) && is_literal(b) || is_moment(b) && is_literal(a),
         Expr::Between { expr, low, high, .. } => is_moment(expr) && (is_literal(low) || is_literal(high)),
         _ => false,
-    };
-    is_so.then_some(())
+    }
 }
 
 /// A text beside a moment becomes the moment that it is.

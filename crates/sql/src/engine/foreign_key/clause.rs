@@ -28,22 +28,12 @@ pub struct Clause {
     is_of_column: bool,
 }
 
-fn names(t: &mut Tokens) -> Result<Vec<String>> {
-    t.expect_symbol('(')?;
-    let mut list = vec![t.identifier()?];
-    while t.symbol(',') {
-        list.push(t.identifier()?);
-    }
-    t.expect_symbol(')')?;
-    Ok(list)
-}
-
 impl Clause {
     /// Behind FOREIGN, whose constraint is named so; `at` indexes stand before it.
     pub fn of_table(t: &mut Tokens, name: Option<String>, at: usize) -> Result<Clause> {
         t.expect("key")?;
         let index = if t.peek_symbol('(') { None } else { Some(t.identifier()?) };
-        let columns = names(t)?;
+        let columns = t.identifiers()?;
         t.expect("references")?;
         Clause::references(t, name, index, columns, at)
     }
@@ -62,7 +52,7 @@ impl Clause {
         at: usize,
     ) -> Result<Clause> {
         let parent = t.name()?;
-        let parent_columns = if t.peek_symbol('(') { names(t)? } else { Vec::new() };
+        let parent_columns = if t.peek_symbol('(') { t.identifiers()? } else { Vec::new() };
         let matching = match t.word("match") {
             false => Match::None,
             true if t.word("full") => Match::Full,

@@ -320,7 +320,7 @@ impl Lines {
                 };
                 if self.format.escaped != self.format.enclosed || next == b {
                     says_null |= next == b'N';
-                    self.text.push(unescape(next));
+                    self.text.push(characters::unescape(next));
                     at += 2;
                     continue;
                 }
@@ -375,18 +375,6 @@ impl Lines {
                 Some(_) => Ok(length),
             },
         }
-    }
-}
-
-fn unescape(b: u8) -> u8 {
-    match b {
-        b'0' => 0,
-        b'b' => 8,
-        b'n' => b'\n',
-        b'r' => b'\r',
-        b't' => b'\t',
-        b'Z' => 26,
-        other => other,
     }
 }
 

@@ -131,7 +131,7 @@ impl<'s> Reader<'s> {
                     if let b'%' | b'_' = next {
                         bytes.push(byte);
                     }
-                    bytes.push(unescape(next));
+                    bytes.push(characters::unescape(next));
                     at += 2;
                     continue;
                 }
@@ -152,18 +152,6 @@ impl<'s> Reader<'s> {
         let word = &before[before.len() - before.iter().rev().take_while(|byte| is_of_word(byte)).count()..];
         let name = word.strip_prefix(b"_").and_then(|name| std::str::from_utf8(name).ok());
         name.is_some_and(|name| characters::Spoken::from_name(name).is_some())
-    }
-}
-
-fn unescape(byte: u8) -> u8 {
-    match byte {
-        b'0' => 0,
-        b'b' => 8,
-        b'n' => b'\n',
-        b'r' => b'\r',
-        b't' => b'\t',
-        b'Z' => 26,
-        other => other,
     }
 }
 
