@@ -63,6 +63,9 @@ impl HostClock {
     pub fn unix_micros(&self, now: u64) -> i64 {
         EPOCH_MICROS + (self.machine(now) / 1000) as i64
     }
+    pub fn is_frozen(&self) -> bool {
+        self.frozen
+    }
     pub fn set_frozen(&mut self, now: u64, frozen: bool) {
         (self.reading, self.since, self.frozen) = (self.machine(now), now, frozen);
     }

@@ -96,6 +96,8 @@ const TURN_BUDGET: usize = 256;
 const TURN_NS: u64 = 1_000;
 /// What one signal is taken to cost on a slow node, before the slowness.
 const SIGNAL_NS: u64 = 500;
+/// A processor of a guest that goes on may do so by less than this after the first one, in nanoseconds.
+const GUEST_LATE_NS: u64 = 20_000_000;
 
 /// Makes the blocks of one worker. A process that is to start again because a block said so is told that it rejoins.
 type Build = Box<dyn FnMut(&WorkerConfig, bool) -> Vec<Box<dyn Block>>>;
@@ -416,12 +418,20 @@ impl Cluster {
     pub fn pause(&mut self, node: NodeId) {
         self.impair(node, |host| host.paused = true);
     }
+    /// The processors of a guest go on one after the other.
     pub fn resume(&mut self, node: NodeId) {
-        let now = self.now;
+        let (now, mut was_frozen) = (self.now, false);
         self.impair(node, |host| {
             host.paused = false;
+            was_frozen = host.clock.is_frozen();
             host.clock.set_frozen(now, false);
         });
+        let Some(host) = self.hosts.get_mut(&node).filter(|_| was_frozen) else { return };
+        for stall in &mut host.stalls {
+            if self.random.one_in(2) {
+                stall.until = now + self.random.below(GUEST_LATE_NS);
+            }
+        }
     }
     /// As [`Cluster::pause`], and the clock of the machine stands still, too.
     pub fn freeze(&mut self, node: NodeId) {

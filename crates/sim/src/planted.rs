@@ -33,6 +33,8 @@ pub fn guard(bug: Bug) -> &'static [&'static str] {
         Bug::CopyChoosesSlot => &["is replaced by its primary and lives here"],
         // Whom a view has removed gives no rows any more: the places that they would take are given by the primary of that view.
         Bug::GateLeftOpen => &[LATE_COMMIT, "is replaced by its primary and lives here"],
+        // The primary gives a slot to another row when its abort is done on the whole chain.
+        Bug::AbortEndsAtPrimary => &["is replaced by its primary and is locked here"],
         Bug::TakeOverAborts => &["after its commit"],
         // Everybody has it before anybody is told so.
         Bug::AckAfterFirstChain | Bug::PrepareNotAwaited => &["before its commit"],

@@ -411,9 +411,9 @@ impl<W: Workload> Drill<'_, W> {
         if !self.workload.is_open() {
             return;
         }
-        let dead = self.clients.remove(index);
-        self.cluster.detach(dead.actor);
-        self.workload.lost(dead.number);
-        self.attach_client();
+        let (actor, dead) = (self.clients[index].actor, self.clients[index].number);
+        self.cluster.detach(actor);
+        self.workload.lost(dead);
+        self.clients[index] = self.attach_client();
     }
 }

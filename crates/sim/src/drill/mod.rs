@@ -340,10 +340,11 @@ impl<W: Workload> Drill<'_, W> {
             stopped: BTreeMap::new(),
             report: Report::default(),
         };
-        (0..settings.clients).for_each(|_| drill.attach_client());
+        drill.clients = (0..settings.clients).map(|_| drill.attach_client()).collect();
         drill
     }
-    fn attach_client(&mut self) {
+    /// Another client comes.
+    fn attach_client(&mut self) -> Alive {
         let number = self.next_client;
         self.next_client += 1;
         let id = self.settings.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(number + 1) | 1 << 40;
@@ -353,7 +354,7 @@ impl<W: Workload> Drill<'_, W> {
         let mut actor = NativeClient::new(&client, clock.clone());
         self.workload.equip(number, &client, &clock, &mut actor);
         let actor = self.cluster.attach(Box::new(actor));
-        self.clients.push(Alive { number, actor, client, clock });
+        Alive { number, actor, client, clock }
     }
 
     fn run(&mut self) -> Result<Report, String> {

@@ -51,9 +51,6 @@ pub(super) trait Play: 'static {
 #[derive(Default)]
 pub(super) struct Hall {
     pub seed: u64,
-    pause_max_ns: u64,
-    /// Members below this number pause up to so long.
-    idle: (u64, u64),
     /// Of the tables.
     class: Durability,
     pub tables: RefCell<Rc<[TableSchema]>>,
@@ -104,6 +101,8 @@ pub(super) struct Member {
     pub number: u64,
     pub random: Random,
     pub clock: Clock,
+    /// Longest pause between two turns.
+    pause_max_ns: u64,
 }
 
 impl Member {
@@ -166,9 +165,7 @@ impl Member {
                 *hall.done.borrow_mut().entry(self.number).or_default() += 1;
                 hall.acknowledged.set(hall.acknowledged.get() + 1);
             }
-            let (idle, idle_max_ns) = hall.idle;
-            let most = if self.number < idle { idle_max_ns } else { hall.pause_max_ns };
-            let pause = self.random.below(most.max(1));
+            let pause = self.random.below(self.pause_max_ns.max(1));
             self.clock.think(pause).await;
         }
     }
@@ -196,6 +193,10 @@ pub(super) struct Crew<P> {
     hall: Rc<Hall>,
     members_per_client: u64,
     clients: BTreeSet<u64>,
+    /// Longest pauses of the members of the first client, and of all others.
+    pauses_ns: (u64, u64),
+    /// The first client; `None`: it died, and the next to come is in its place.
+    first: Option<u64>,
 }
 
 impl<P: Play> Crew<P> {
@@ -206,14 +207,20 @@ impl<P: Play> Crew<P> {
     pub fn of(settings: &Settings, members_per_client: u64, play: impl FnOnce(Rc<Hall>) -> P) -> Crew<P> {
         let hall = Hall {
             seed: settings.seed,
-            pause_max_ns: settings.pause_max_ns,
-            idle: (if settings.idle_max_ns > 0 { members_per_client } else { 0 }, settings.idle_max_ns),
             tables: RefCell::new(Rc::new([])),
             class: settings.table_class(),
             ..Hall::default()
         };
         let hall = Rc::new(hall);
-        Crew { play: Rc::new(play(hall.clone())), hall, members_per_client, clients: BTreeSet::new() }
+        let (pause, idle) = (settings.pause_max_ns, settings.idle_max_ns);
+        Crew {
+            play: Rc::new(play(hall.clone())),
+            hall,
+            members_per_client,
+            clients: BTreeSet::new(),
+            pauses_ns: (if idle > 0 { idle } else { pause }, pause),
+            first: None,
+        }
     }
     pub fn play(&self) -> &P {
         &self.play
@@ -237,12 +244,15 @@ impl<P: Play> Workload for Crew<P> {
                 }
             });
         }
+        let is_first = *self.first.get_or_insert(number) == number;
+        let pause_max_ns = if is_first { self.pauses_ns.0 } else { self.pauses_ns.1 };
         let member = |number: u64, salt: u64| Member {
             hall: self.hall.clone(),
             client: client.clone(),
             number,
             random: Random::new(self.hall.seed.wrapping_add(salt) ^ (number + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15)),
             clock: clock.clone(),
+            pause_max_ns,
         };
         for teller in self.members(number) {
             self.hall.working.borrow_mut().insert(teller);
@@ -253,6 +263,7 @@ impl<P: Play> Workload for Crew<P> {
     }
     fn lost(&mut self, number: u64) {
         self.clients.remove(&number);
+        self.first = self.first.filter(|first| *first != number);
         for member in self.members(number) {
             self.hall.working.borrow_mut().remove(&member);
             self.hall.doing.borrow_mut().remove(&member);
