@@ -358,6 +358,22 @@ fn joins_are_reached_by_keys() {
         ("SELECT id FROM sbtest1 WHERE id IN (SELECT a FROM pair WHERE n = k)", "sbtest1 from index 0 =0, subquery"),
         ("SELECT id FROM sbtest1 WHERE 1 = 1 AND id = 4 AND EXISTS (SELECT 1)", "nothing, sbtest1 from key"),
         ("SELECT x.n FROM (SELECT COUNT(*) n FROM pair) x", "derived"),
+        // Tables of derived tables stand in the block around.
+        ("SELECT k FROM (SELECT * FROM (SELECT id, k + 1 k FROM sbtest1) c) d WHERE d.id = 1", "single"),
+        (
+            "WITH c AS (SELECT id FROM sbtest1 WHERE k > 3) SELECT p.a FROM c JOIN pair p ON p.c = c.id WHERE c.id = 1",
+            "sbtest1 from key, pair by unique; keys",
+        ),
+        ("SELECT k FROM (SELECT id, k FROM sbtest1 LIMIT 9) d WHERE d.id = 1", "derived"),
+        ("SELECT k FROM (SELECT id, RAND() k FROM sbtest1) d WHERE d.id = 1", "derived"),
+        (
+            "SELECT p.a FROM pair p LEFT JOIN (SELECT id, 1 k FROM sbtest1) d ON d.id = p.c",
+            "pair from index 0 =0, left derived hash 1",
+        ),
+        (
+            "SELECT p.a FROM pair p LEFT JOIN (SELECT id, k FROM sbtest1) d ON d.id = p.c",
+            "pair from index 0 =0, left sbtest1 by key",
+        ),
         ("SELECT 1 UNION SELECT 2", "derived"),
         ("SELECT a FROM pair p, sbtest1 p", "1066 Not unique table/alias: 'p'"),
         ("SELECT id FROM sbtest1 s, sbtest1 t", "1052 Column 'id' in field list is ambiguous"),

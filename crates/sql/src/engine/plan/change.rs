@@ -101,7 +101,7 @@ impl Planner<'_> {
         }
         let tail = Tail { selection: update.selection.as_ref(), order: &update.order_by, limit: update.limit.as_ref() };
         self.in_block(|| {
-            let (scope, level) = self.bind_from(from)?;
+            let (scope, level) = self.bind_from(from, false)?;
             let mut builder = self.builder(&scope);
             let mut outputs = self.outputs_of(&scope);
             let mut assigned: Vec<(u16, u16, Expr)> = Vec::new();
@@ -196,7 +196,7 @@ impl Planner<'_> {
         }
         let tail = Tail { selection: delete.selection.as_ref(), order: &delete.order_by, limit: delete.limit.as_ref() };
         self.in_block(|| {
-            let (scope, level) = self.bind_from(from)?;
+            let (scope, level) = self.bind_from(from, false)?;
             let builder = self.builder(&scope);
             let mut outputs = self.outputs_of(&scope);
             let mut gone = Vec::new();
@@ -235,7 +235,7 @@ impl Planner<'_> {
         let of = clause.locks.first().and_then(|l| l.of.as_ref());
         let tail = Tail { selection: select.selection.as_ref(), order: &[], limit: None };
         self.in_block(|| {
-            let (scope, level) = self.bind_from(&select.from)?;
+            let (scope, level) = self.bind_from(&select.from, false)?;
             let builder = self.builder(&scope);
             let mut outputs = self.outputs_of(&scope);
             let only = of.map(|name| locked_by(&scope, name)).transpose()?;
@@ -275,7 +275,9 @@ impl Planner<'_> {
             let mut own = scope.tables.iter().filter(|t| Rc::ptr_eq(&t.table, &target.table));
             return Err(match own.find_map(|t| t.beneath.as_ref()) {
                 // Named twice: by the subquery, too.
-                Some(merged) if self.views.count(&merged.view) < 2 => errors::changed_in_subquery(&merged.shown, of),
+                Some(merged) if merged.view.as_ref().is_some_and(|view| self.views.count(view) < 2) => {
+                    errors::changed_in_subquery(&merged.shown, of)
+                }
                 Some(merged) => errors::update_table_used(&merged.shown),
                 None => errors::update_table_used(&target.table.schema.name),
             }
@@ -412,7 +414,7 @@ fn one_of_each_view(scope: &Scope, assigned: &[(u16, u16, Expr)]) -> Bound<()> {
         if let Some(one) = firsts.next()
             && firsts.any(|other| other != one)
         {
-            return Err(errors::several_tables_of_view(merged.view.database(), merged.view.name()).into());
+            return Err(errors::several_tables_of_view(merged.database(), merged.name()).into());
         }
     }
     Ok(())

@@ -31,6 +31,8 @@ pub struct Common {
     what: What,
     /// Of the block that defines it.
     depth: usize,
+    /// Its query and the names of its columns, where it does not name itself.
+    text: Option<Rc<(ast::Query, Vec<String>)>>,
 }
 
 #[derive(Clone, Debug)]
@@ -147,6 +149,17 @@ impl Planner<'_> {
         Ok(Rc::new(derived))
     }
 
+    /// Query, columns and name of the common table expression of this name, and how many were defined before it; `None`: it names itself, or sees a block around.
+    pub(super) fn common_text(&self, name: &ast::ObjectName) -> Option<(Rc<(ast::Query, Vec<String>)>, String, usize)> {
+        let [part] = name.0.as_slice() else { return None };
+        let name = part.as_ident().map_or("", |i| i.value.as_str());
+        let common = self.common.borrow();
+        let at = common.iter().rposition(|c| c.name.eq_ignore_ascii_case(name))?;
+        let is_alone = matches!(&common[at].what, What::Known(derived) if !derived.is_correlated);
+        let text = common[at].text.clone().filter(|_| is_alone)?;
+        Some((text, common[at].name.clone(), at))
+    }
+
     /// The common table expression of this name.
     pub(super) fn common_table(&self, name: &ast::ObjectName) -> Bound<Option<Rc<Derived>>> {
         let [part] = name.0.as_slice() else { return Ok(None) };
@@ -186,12 +199,15 @@ impl Planner<'_> {
                 return Err(errors::not_unique_table(name).into());
             }
             let columns: Vec<String> = cte.alias.columns.iter().map(|c| c.name.value.clone()).collect();
-            let derived =
-                match with.recursive.then(|| self.recursive(&cte.query, name, &columns)).transpose()?.flatten() {
-                    Some(recursive) => recursive,
-                    None => self.not_recursive(with.recursive, &cte.query, name, &columns)?,
-                };
-            self.common.borrow_mut().push(Common { name: name.clone(), what: What::Known(derived), depth });
+            let recursive = with.recursive.then(|| self.recursive(&cte.query, name, &columns)).transpose()?.flatten();
+            let (derived, text) = match recursive {
+                Some(recursive) => (recursive, None),
+                None => {
+                    let derived = self.not_recursive(with.recursive, &cte.query, name, &columns)?;
+                    (derived, Some(Rc::new(((*cte.query).clone(), columns))))
+                }
+            };
+            self.common.borrow_mut().push(Common { name: name.clone(), what: What::Known(derived), depth, text });
         }
         Ok(())
     }
@@ -200,7 +216,7 @@ impl Planner<'_> {
         let known = self.common.borrow().len();
         if may_be && !matches!(&*query.body, SetExpr::SetOperation { .. }) {
             let (name, depth) = (name.to_owned(), self.frames.depth());
-            self.common.borrow_mut().push(Common { name, what: What::NoUnion, depth });
+            self.common.borrow_mut().push(Common { name, what: What::NoUnion, depth, text: None });
         }
         let made = self.derived(query, name, columns);
         self.common.borrow_mut().truncate(known);
@@ -217,7 +233,7 @@ impl Planner<'_> {
         let enter = |table| {
             self.common.borrow_mut().truncate(known);
             let what = What::UnderWay(table, used.clone());
-            self.common.borrow_mut().push(Common { name: name.to_owned(), what, depth });
+            self.common.borrow_mut().push(Common { name: name.to_owned(), what, depth, text: None });
         };
         enter(None);
         let mut first = self.part(parts[0])?;

@@ -313,7 +313,7 @@ impl Planner<'_> {
         }
         let Some(query) = &insert.source else { return Ok(Source::Values(vec![Vec::new()])) };
         let SetExpr::Values(values) = &*query.body else {
-            let select = self.select(query)?;
+            let select = self.merging(query)?;
             if select.outputs.len() != width {
                 return Err(errors::column_count(1).into());
             }
@@ -371,7 +371,7 @@ impl Planner<'_> {
         let check = through.as_ref().map(Through::check).transpose()?.flatten();
         let order = self.order(&mut builder, &update.order_by)?;
         let read = assignments.iter().map(|(_, e)| e).chain(&filter).chain(order.iter().map(|k| &k.expr));
-        let view = through.as_ref().map(|through| &through.merged.view);
+        let view = through.as_ref().and_then(|through| through.merged.view.as_ref());
         let changed = Changed { columns: &columns, names: &targets(&update.assignments), is_all: false };
         self.need_change(view, &table, Privileges::UPDATE, changed);
         self.need_read(through.as_ref(), &table, read);
@@ -398,7 +398,7 @@ impl Planner<'_> {
         let filter = delete.selection.as_ref().map(|e| builder.condition(e)).transpose()?;
         let filter = within(through.as_ref(), filter);
         let order = self.order(&mut builder, &delete.order_by)?;
-        let view = through.as_ref().map(|through| &through.merged.view);
+        let view = through.as_ref().and_then(|through| through.merged.view.as_ref());
         self.need_change(view, &table, Privileges::DELETE, Changed::default());
         let read = filter.iter().chain(order.iter().map(|k| &k.expr));
         self.need_read(through.as_ref(), &table, read);

@@ -75,10 +75,14 @@ pub(super) struct Around<'b> {
 }
 
 impl Planner<'_> {
-    /// Binds a FROM clause; names mean its columns from now on.
-    pub(super) fn bind_from(&self, list: &[ast::TableWithJoins]) -> Bound<(Rc<Scope>, Level)> {
+    /// Binds a FROM clause; names mean its columns from now on. `merges`: derived tables may be parts of the block.
+    pub(super) fn bind_from(&self, list: &[ast::TableWithJoins], merges: bool) -> Bound<(Rc<Scope>, Level)> {
         let from = From { planner: self, next: Cell::new(0) };
-        let (scope, level) = from.list(list, false)?;
+        let before = self.merges.set(false);
+        self.merges.set(before && merges);
+        let bound = from.list(list, false);
+        self.merges.set(before);
+        let (scope, level) = bound?;
         let scope = Rc::new(scope);
         self.frames.show(&scope);
         Ok((scope, level))
@@ -231,6 +235,9 @@ impl From<'_, '_> {
                     return Err(errors::syntax("(").into());
                 }
                 let alias = alias.as_ref().map(|a| a.name.value.clone());
+                if let Some(merged) = self.common_merged(name, alias.as_deref(), around.is_plain)? {
+                    return Ok(merged);
+                }
                 if let Some(derived) = self.planner.common_table(name)? {
                     let shown = alias.unwrap_or_else(|| derived.table.schema.name.clone());
                     let table = derived.table.clone();
@@ -250,6 +257,9 @@ impl From<'_, '_> {
                 let alias = alias.as_ref().ok_or_else(errors::derived_without_alias)?;
                 let columns: Vec<String> = alias.columns.iter().map(|c| c.name.value.clone()).collect();
                 let name = &alias.name.value;
+                if !lateral && let Some(merged) = self.derived_merged(subquery, &columns, name, around.is_plain)? {
+                    return Ok(merged);
+                }
                 let derived = match lateral {
                     true => self.planner.lateral(subquery, name, &columns, Scope::of_all(around.before))?,
                     false => self.planner.derived(subquery, name, &columns)?,

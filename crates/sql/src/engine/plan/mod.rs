@@ -15,6 +15,7 @@ mod inner_lock;
 pub mod into;
 mod join;
 pub mod json_table;
+mod merge;
 mod needs;
 mod nesting;
 mod order;
@@ -224,6 +225,7 @@ pub struct Planner<'a> {
     /// Stored functions that are called.
     pub functions: RefCell<Vec<Stored>>,
     pub inner_locks: inner_lock::InnerLocks,
+    pub(super) merges: merge::Merges,
 }
 
 /// Why a digest cannot be planned: the statement's own text must be.
@@ -364,7 +366,7 @@ impl<'a> Planner<'a> {
     pub fn new(catalog: &'a Catalog, env: &'a Env, text: &'a str, param_kinds: Vec<Kind>) -> Planner<'a> {
         coercion::connect(&env.variables);
         let (frames, common, shapeless, typed, views) = Default::default();
-        let (from_digest, waits_for_literals, needs, functions, inner_locks) = Default::default();
+        let (from_digest, waits_for_literals, needs, functions, inner_locks, merges) = Default::default();
         Planner {
             catalog,
             env,
@@ -380,6 +382,7 @@ impl<'a> Planner<'a> {
             needs,
             functions,
             inner_locks,
+            merges,
         }
     }
     /// The path to rows of a table; see [`access::choose`].
@@ -436,7 +439,7 @@ impl Planner<'_> {
 
     fn plan_of(&self, statement: &Statement) -> std::result::Result<Plan, Unplanned> {
         match statement {
-            Statement::Query(query) => Ok(Plan::Select(Box::new(self.select(query)?))),
+            Statement::Query(query) => Ok(Plan::Select(Box::new(self.merging(query)?))),
             Statement::Insert(insert) => Ok(Plan::Insert(Box::new(self.insert(insert)?))),
             Statement::Update(update) => self.update_or_change(update),
             Statement::Delete(delete) => self.delete_or_change(delete),

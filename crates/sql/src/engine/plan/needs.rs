@@ -114,7 +114,7 @@ impl Planner<'_> {
     pub(super) fn read(&self, source: Source<'_>, name: &str, is_of_all: bool) {
         let (database, table, beneath) = match source {
             Source::Table(table) => (&*table.database, &*table.table.schema.name, &[][..]),
-            Source::View(merged) => (merged.view.database(), merged.view.name(), merged.reads_of(name)),
+            Source::View(merged) => (merged.database(), merged.name(), merged.reads_of(name)),
         };
         // Of a derived table nobody needs anything.
         if database.is_empty() {
@@ -209,7 +209,7 @@ impl Planner<'_> {
 
     /// A table in FROM is changed.
     pub(super) fn need_of(&self, table: &Visible, privileges: Privileges, columns: Changed<'_>) {
-        let view = table.beneath.as_ref().map(|merged| &merged.view);
+        let view = table.beneath.as_ref().and_then(|merged| merged.view.as_ref());
         self.need_change(view, &table.table, privileges, columns);
     }
 }

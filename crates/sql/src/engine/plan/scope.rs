@@ -42,16 +42,17 @@ pub struct Visible {
     pub first: u16,
     /// An outer join may fill it with NULL.
     pub is_nullable: bool,
-    /// It stands in a view that was merged, and no name of the statement means it: how that view is called.
+    /// It stands in a view or derived table that was merged, and no name of the statement means it: how that one is called.
     pub beneath: Option<Rc<Merged>>,
 }
 
-/// A view whose tables were put into the block that names it: its columns are expressions over theirs.
+/// A view or derived table whose tables were put into the block that names it: its columns are expressions over theirs.
 #[derive(Debug)]
 pub struct Merged {
     /// Its alias or name.
     pub shown: String,
-    pub view: Rc<View>,
+    /// `None`: a derived table, or a common table expression.
+    pub view: Option<Rc<View>>,
     pub columns: Vec<(String, Expr)>,
     /// What each of them reads.
     pub reads: Vec<Vec<Read>>,
@@ -90,8 +91,16 @@ fn label(database: &str, name: &str, shown: &str) -> (String, String) {
 }
 
 impl Merged {
+    /// Of the view; a derived table is in none.
+    pub fn database(&self) -> &str {
+        self.view.as_ref().map_or("", |view| view.database())
+    }
+    /// Of the view, or of the derived table.
+    pub fn name(&self) -> &str {
+        self.view.as_ref().map_or(&self.shown, |view| view.name())
+    }
     fn label(&self) -> (String, String) {
-        label(self.view.database(), self.view.name(), &self.shown)
+        label(self.database(), self.name(), &self.shown)
     }
     fn find(&self, name: &str) -> Option<Expr> {
         self.columns.iter().find(|(n, _)| n.eq_ignore_ascii_case(name)).map(|(_, e)| e.clone())
@@ -101,7 +110,7 @@ impl Merged {
         at.and_then(|at| self.reads.get(at)).map_or(&[], Vec::as_slice)
     }
     fn is_named(&self, database: Option<&str>, table: &str) -> bool {
-        self.shown == table && database.is_none_or(|d| d == self.view.database())
+        self.shown == table && database.is_none_or(|d| d == self.database())
     }
     fn starred(self: &Rc<Self>) -> impl Iterator<Item = Starred> + '_ {
         self.columns.iter().map(|(name, expr)| Starred {
@@ -327,7 +336,7 @@ impl Scope {
     /// Databases and names that mean something here.
     fn names(&self) -> impl Iterator<Item = (&str, &str)> {
         let named = self.tables.iter().filter(|t| t.beneath.is_none());
-        let views = self.views.iter().map(|v| (v.view.database(), v.shown.as_str()));
+        let views = self.views.iter().map(|v| (v.database(), v.shown.as_str()));
         named.map(|t| (t.database.as_str(), t.shown.as_str())).chain(views)
     }
 }
@@ -417,6 +426,17 @@ impl Frames {
     /// The innermost block stands in FROM and sees tables beside it, which cannot be grouped for its aggregates.
     pub fn is_lateral(&self) -> bool {
         self.depth() == self.lateral.get()
+    }
+    /// How much the innermost block is given and has to compute so far.
+    pub fn extent(&self) -> (usize, usize) {
+        self.list.borrow().last().map_or((0, 0), |frame| (frame.given.len(), frame.computed.len()))
+    }
+    /// The innermost block is given and computes no more than this.
+    pub fn shrink_to(&self, (given, computed): (usize, usize)) {
+        if let Some(frame) = self.list.borrow_mut().last_mut() {
+            frame.given.truncate(given);
+            frame.computed.truncate(computed);
+        }
     }
     /// What the innermost block was given and has to compute.
     pub fn taken(&self) -> Frame {

@@ -198,7 +198,8 @@ impl Planner<'_> {
             return Err(errors::syntax("QUALIFY").into());
         }
         let is_shapeless = self.shapeless.take();
-        let (scope, mut level) = self.bind_from(if view_text::is_dual(&select.from) { &[] } else { &select.from })?;
+        let from: &[_] = if view_text::is_dual(&select.from) { &[] } else { &select.from };
+        let (scope, mut level) = self.bind_from(from, query.locks.is_empty())?;
         let single = match scope.tables.as_slice() {
             [one]
                 if one.beneath.is_none()

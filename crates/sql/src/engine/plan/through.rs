@@ -84,7 +84,7 @@ impl Merged {
                 return Err(errors::not_supported("WITH CHECK OPTION of several tables or with subqueries").into());
             }
         }
-        let (database, view) = (self.view.database().to_owned(), self.view.name().to_owned());
+        let (database, view) = (self.database().to_owned(), self.name().to_owned());
         Ok(all_of(kept).map(|condition| RowCheck { condition, database, view }))
     }
 }
@@ -207,7 +207,7 @@ impl Planner<'_> {
         let mut beneath = scope.tables.iter().filter(|t| t.beneath.as_ref().is_some_and(|b| Rc::ptr_eq(b, merged)));
         match (beneath.next(), beneath.next()) {
             (Some(one), None) => Ok(one),
-            _ => Err(errors::delete_from_join_view(merged.view.database(), merged.view.name()).into()),
+            _ => Err(errors::delete_from_join_view(merged.database(), merged.name()).into()),
         }
     }
 

@@ -10,22 +10,18 @@ use crate::engine::expr::coercion;
 use std::{cell::RefCell, collections::BTreeMap, rc::Rc};
 
 use sqlparser::{
-    ast::{self, SelectItem, SetExpr},
+    ast::{self, SetExpr},
     tokenizer::Location,
 };
 
 use super::{
     Planner, Unplanned,
     from::{From, Level, Origin},
-    outputs::Columns,
-    scope::{COMPUTED, Merged, Scope, Starred},
+    merge::{Merging, has_columns_only},
+    scope::{COMPUTED, Scope, Starred},
 };
 use crate::{
-    engine::{
-        errors,
-        expr::Expr,
-        view::{Check, View},
-    },
+    engine::{errors, expr::Expr, view::View},
     wire::{
         SqlError,
         characters::{Spoken, SpokenCollation},
@@ -146,7 +142,11 @@ impl From<'_, '_> {
                 && (!is_plain || has_columns_only(select))
             {
                 let block = self.planner.frames.depth().saturating_sub(1);
-                return self.planner.inside(view, block, |_| self.merged(view, shown, (&query, select), is_plain));
+                let (shown, names) = (shown.clone(), view.columns().map(str::to_owned).collect());
+                let what = Merging { query: &query, select, shown, names, view: Some(view), is_plain };
+                if let Some(merged) = self.planner.inside(view, block, |_| self.merged(what))? {
+                    return Ok(merged);
+                }
             }
         }
         let block = self.planner.frames.depth();
@@ -156,62 +156,6 @@ impl From<'_, '_> {
         let (scope, level) = self.leaf(Origin::Derived(derived), table, shown)?;
         Ok((scope.in_database(view.database()), level))
     }
-
-    fn merged(
-        &self,
-        view: &Rc<View>,
-        shown: String,
-        (query, select): (&ast::Query, &ast::Select),
-        is_plain: bool,
-    ) -> Bound<(Scope, Level)> {
-        let first = self.next.get();
-        let (scope, mut level) = self.list(&select.from, is_plain)?;
-        let scope = Rc::new(scope);
-        self.planner.frames.show(&scope);
-        let mut builder = self.planner.builder(&scope);
-        builder.clause = "where clause";
-        let own = select.selection.as_ref().map(|e| builder.condition(e)).transpose()?;
-        let own = own.map(Expr::conjuncts).unwrap_or_default();
-        builder.clause = "field list";
-        self.planner.begin_columns();
-        let outputs = Columns { planner: self.planner, scope: &scope, text: "", is_shapeless: false }
-            .outputs(&mut builder, select);
-        let reads = self.planner.end_columns();
-        let outputs = outputs?;
-        builder.aliases = outputs.iter().map(|o| (o.def.name.clone(), o.expr.clone())).collect();
-        let order = self.planner.order_of(query, &mut builder, &outputs)?;
-        drop(builder);
-        self.planner.frames.show(&Rc::default());
-        let beneath = scope.views.iter().flat_map(|v| v.checks.iter().cloned());
-        let checks: Vec<Expr> = match view.definition.check {
-            Check::None => beneath.collect(),
-            Check::Local => beneath.chain(own.iter().cloned()).collect(),
-            Check::Cascaded => level.conditions.iter().chain(&own).cloned().collect(),
-        };
-        level.conditions.extend(own);
-        if !order.is_empty() {
-            level.order = order;
-        }
-        let names = view.columns().map(str::to_owned);
-        let columns = names.zip(outputs.into_iter().map(|o| o.expr)).collect();
-        let merged = Rc::new(Merged { shown, view: view.clone(), columns, reads, first, checks });
-        Ok(((*scope).clone().beneath(merged), level))
-    }
-}
-
-/// A select list of columns, and conditions without subqueries.
-fn has_columns_only(select: &ast::Select) -> bool {
-    let is_column = |item: &SelectItem| {
-        matches!(
-            item,
-            SelectItem::ExprWithAlias { expr: ast::Expr::Identifier(_) | ast::Expr::CompoundIdentifier(_), .. }
-        )
-    };
-    let has_query = |e: &ast::Expr| {
-        let text = e.to_string().to_ascii_lowercase();
-        text.split(|c: char| !c.is_alphanumeric() && c != '_').any(|word| word == "select")
-    };
-    select.projection.iter().all(is_column) && !select.selection.as_ref().is_some_and(has_query)
 }
 
 /// A subquery stands in it, which is run for each row.

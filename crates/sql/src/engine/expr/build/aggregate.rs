@@ -38,7 +38,7 @@ pub enum AggregateKind {
 }
 
 impl AggregateKind {
-    pub(super) fn of_name(name: &str) -> Option<AggregateKind> {
+    pub fn of_name(name: &str) -> Option<AggregateKind> {
         Some(match name {
             "count" => AggregateKind::Count,
             "sum" => AggregateKind::Sum,
