@@ -50,6 +50,22 @@ fn trees_say_what_is_done() {
             "-> Table scan on <union temporary>\n    -> Union materialize with deduplication\n        -> Table scan on pair\n        \
              -> Table scan on sbtest1\n",
         ),
+        (
+            "SELECT * FROM (SELECT a, COUNT(*) n FROM pair GROUP BY a) x WHERE a = 3 AND n = 1",
+            "-> Filter: ((x.a = 3) and (x.n = 1))\n    -> Table scan on x\n        -> Materialize\n            -> Table scan on <temporary>\n                \
+             -> Aggregate using temporary table\n                    -> Index lookup on pair using PRIMARY (a = 3)\n",
+        ),
+        (
+            "SELECT * FROM (SELECT a FROM pair UNION SELECT id FROM sbtest1) x WHERE a < 3",
+            "-> Filter: (x.a < 3)\n    -> Table scan on x\n        -> Materialize\n            -> Table scan on <union temporary>\n                \
+             -> Union materialize with deduplication\n                    -> Index range scan on pair using PRIMARY over (a < 3)\n                    \
+             -> Index range scan on sbtest1 using PRIMARY over (id < 3)\n",
+        ),
+        (
+            "SELECT * FROM (SELECT a, COUNT(*) n FROM pair GROUP BY a LIMIT 9) x WHERE a = 3",
+            "-> Filter: (x.a = 3)\n    -> Table scan on x\n        -> Materialize\n            -> Limit: 9 row(s)\n                \
+             -> Table scan on <temporary>\n                    -> Aggregate using temporary table\n                        -> Table scan on pair\n",
+        ),
         ("INSERT INTO pair (a, b) SELECT id, c FROM sbtest1", "-> Insert into pair\n    -> Table scan on sbtest1\n"),
         ("REPLACE INTO pair (a, b) VALUES (1, 'x')", "-> Replace into pair\n    -> Rows fetched before execution\n"),
         (

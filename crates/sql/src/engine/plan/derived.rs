@@ -9,6 +9,7 @@ use super::{
     Planner, Unplanned,
     block::Block,
     from::{Item, Level, Origin},
+    inward::Text,
     outputs::{Columns, is_text_of_json},
     query::{Body, Derived, Given, SetOperation},
     scope::{Scope, Visible},
@@ -115,7 +116,10 @@ impl Planner<'_> {
     /// A table in parentheses.
     pub(super) fn derived(&self, query: &ast::Query, name: &str, columns: &[String]) -> Bound<Rc<Derived>> {
         self.begin_derived();
-        self.table_in_parentheses(query, name, columns).map(Rc::new)
+        let mut derived = self.table_in_parentheses(query, name, columns)?;
+        let (query, name, columns) = (query.clone(), name.to_owned(), columns.to_vec());
+        derived.text = Some(Rc::new(Text::Query { query, name, columns }));
+        Ok(Rc::new(derived))
     }
 
     fn table_in_parentheses(&self, query: &ast::Query, name: &str, columns: &[String]) -> Bound<Derived> {
@@ -127,7 +131,7 @@ impl Planner<'_> {
             _ => None,
         };
         let table = self.table_of(name, columns, &body, exactly)?;
-        Ok(Derived { table, body, is_correlated, is_subquery: false, is_lateral: false })
+        Ok(Derived { table, body, is_correlated, is_subquery: false, is_lateral: false, text: None })
     }
 
     /// As [`Planner::derived`], of one that sees the tables of `before`.
@@ -185,6 +189,7 @@ impl Planner<'_> {
                     is_correlated: true,
                     is_subquery: false,
                     is_lateral: false,
+                    text: None,
                 })))
             }
         }
@@ -236,13 +241,13 @@ impl Planner<'_> {
             self.common.borrow_mut().push(Common { name: name.to_owned(), what, depth, text: None });
         };
         enter(None);
-        let mut first = self.part(parts[0])?;
+        let mut first = self.part(parts[0], &Rc::default())?;
         let mut table = self.table_of(name, columns, &first, None)?;
         let mut step: Option<Body> = None;
         for part in &parts[1..] {
             enter(Some(table.clone()));
             used.set(0);
-            let body = self.part(part)?;
+            let body = self.part(part, &Rc::default())?;
             if self.widths(&body) != table.schema.columns.len() {
                 return Err(errors::set_operation_columns().into());
             }
@@ -278,11 +283,11 @@ impl Planner<'_> {
         }
         let is_correlated = [&first, &step].into_iter().any(body_is_correlated);
         let body = Body::Recursive { first: Box::new(first), step: Box::new(step), all };
-        Ok(Some(Rc::new(Derived { table, body, is_correlated, is_subquery: false, is_lateral: false })))
+        Ok(Some(Rc::new(Derived { table, body, is_correlated, is_subquery: false, is_lateral: false, text: None })))
     }
 
     /// One side of a set operation, in a block of its own.
-    fn part(&self, part: &SetExpr) -> Bound<Body> {
+    fn part(&self, part: &SetExpr, inward: &Rc<[Expr]>) -> Bound<Body> {
         match part {
             SetExpr::SetOperation { left, op, set_quantifier, right } => {
                 let operation = match op {
@@ -292,13 +297,16 @@ impl Planner<'_> {
                     SetOperator::Minus => return Err(errors::syntax("MINUS").into()),
                 };
                 let all = quantifier(*set_quantifier)?;
-                let (left, right) = (Box::new(self.part(left)?), Box::new(self.part(right)?));
+                let (left, right) = (Box::new(self.part(left, inward)?), Box::new(self.part(right, inward)?));
                 if self.widths(&left) != self.widths(&right) {
                     return Err(errors::set_operation_columns().into());
                 }
                 Ok(Body::Set { operation, all, left, right })
             }
-            SetExpr::Query(query) => Ok(Body::Select(Box::new(self.select(query)?))),
+            SetExpr::Query(query) => {
+                self.inward.set(inward);
+                Ok(Body::Select(Box::new(self.select(query)?)))
+            }
             SetExpr::Values(values) => self.values(values),
             other => {
                 let query = ast::Query {
@@ -313,6 +321,7 @@ impl Planner<'_> {
                     format_clause: None,
                     pipe_operators: Vec::new(),
                 };
+                self.inward.set(inward);
                 Ok(Body::Select(Box::new(self.select(&query)?)))
             }
         }
@@ -361,7 +370,10 @@ impl Planner<'_> {
         if lock_of(&query.locks)?.is_some() {
             return Err(errors::not_supported("FOR UPDATE of set operations").into());
         }
-        let body = self.part(&query.body)?;
+        // Each part asks what it can, but none behind the LIMIT of all.
+        let inward = self.inward.take();
+        let inward = if query.limit_clause.is_none() { inward } else { Rc::default() };
+        let body = self.part(&query.body, &inward)?;
         let table = self.table_of("", &[], &body, None)?;
         let derived = Rc::new(Derived {
             table: table.clone(),
@@ -369,6 +381,7 @@ impl Planner<'_> {
             body,
             is_subquery: false,
             is_lateral: false,
+            text: None,
         });
         let visible = Visible {
             shown: String::new(),

@@ -91,7 +91,7 @@ impl Planner<'_> {
         let select = select?;
         let is_correlated = is_correlated(&select);
         let body = Body::JsonTable { document: Box::new(select), level };
-        let mut derived = Derived { table, body, is_correlated, is_subquery: false, is_lateral: true };
+        let mut derived = Derived { table, body, is_correlated, is_subquery: false, is_lateral: true, text: None };
         derived.is_lateral = derived.inputs().iter().any(|e| e.any(|e| matches!(e, Expr::Column(_))));
         Ok(Rc::new(derived))
     }

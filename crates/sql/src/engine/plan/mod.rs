@@ -13,6 +13,7 @@ mod grouping;
 mod heading;
 mod inner_lock;
 pub mod into;
+pub mod inward;
 mod join;
 pub mod json_table;
 mod merge;
@@ -226,6 +227,7 @@ pub struct Planner<'a> {
     pub functions: RefCell<Vec<Stored>>,
     pub inner_locks: inner_lock::InnerLocks,
     pub(super) merges: merge::Merges,
+    pub(super) inward: inward::Inward,
 }
 
 /// Why a digest cannot be planned: the statement's own text must be.
@@ -366,7 +368,7 @@ impl<'a> Planner<'a> {
     pub fn new(catalog: &'a Catalog, env: &'a Env, text: &'a str, param_kinds: Vec<Kind>) -> Planner<'a> {
         coercion::connect(&env.variables);
         let (frames, common, shapeless, typed, views) = Default::default();
-        let (from_digest, waits_for_literals, needs, functions, inner_locks, merges) = Default::default();
+        let (from_digest, waits_for_literals, needs, functions, inner_locks, merges, inward) = Default::default();
         Planner {
             catalog,
             env,
@@ -383,6 +385,7 @@ impl<'a> Planner<'a> {
             functions,
             inner_locks,
             merges,
+            inward,
         }
     }
     /// The path to rows of a table; see [`access::choose`].

@@ -7,6 +7,7 @@ use apus_types::{ColumnType, RowLayout, collate::Collation};
 use super::{
     Select,
     access::{Access, Path},
+    inward,
     json_table::Level,
 };
 use crate::engine::{
@@ -72,6 +73,8 @@ pub struct Derived {
     pub is_subquery: bool,
     /// It sees the tables before it in FROM: made anew for their rows.
     pub is_lateral: bool,
+    /// What it is bound from once more where conditions go into it; `None`: none do.
+    pub text: Option<Rc<inward::Text>>,
 }
 
 impl Derived {

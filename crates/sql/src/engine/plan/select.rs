@@ -8,6 +8,7 @@ use sqlparser::ast::{self, GroupByExpr, LimitClause, OrderByKind, SetExpr};
 use super::{
     Planner, Unplanned, access,
     block::Block,
+    inward,
     outputs::Columns,
     query::{Given, Join},
     rollup,
@@ -158,7 +159,9 @@ impl Planner<'_> {
             return Err(errors::syntax("FETCH").into());
         }
         if let Some(with) = &query.with {
+            let inward = self.inward.take();
             self.with(with)?;
+            self.inward.set(&inward);
         }
         match &*query.body {
             SetExpr::Select(select) => {
@@ -198,6 +201,7 @@ impl Planner<'_> {
             return Err(errors::syntax("QUALIFY").into());
         }
         let is_shapeless = self.shapeless.take();
+        let inward = self.inward.take();
         let from: &[_] = if view_text::is_dual(&select.from) { &[] } else { &select.from };
         let (scope, mut level) = self.bind_from(from, query.locks.is_empty())?;
         let single = match scope.tables.as_slice() {
@@ -302,6 +306,10 @@ impl Planner<'_> {
         });
         let counts_all = select.select_modifiers.as_ref().is_some_and(|m| m.sql_calc_found_rows);
         let (limit, offset) = self.limit(query.limit_clause.as_ref())?;
+        if limit.is_none() && !inward.is_empty() {
+            level.conditions.extend(inward::taken_in(&inward, &outputs, group.as_ref()));
+        }
+        self.push_inward(&scope, &mut level)?;
         let lock = lock_of(&query.locks)?;
         let mut block = Block { scope, level, outputs, group, order, distinct, counts_all, limit, offset, lock };
         block.check_grouping(self)?;

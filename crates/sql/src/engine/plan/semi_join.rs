@@ -50,6 +50,7 @@ pub fn join(level: &mut Level, scope: &mut Scope, computed: &mut [Option<Subquer
             is_correlated: false,
             is_subquery: true,
             is_lateral: false,
+            text: None,
         };
         let origin = Origin::Derived(Rc::new(derived));
         level.items.push(Item { origin, firsts: vec![first], left: None, is_straight: false });

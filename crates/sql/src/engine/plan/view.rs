@@ -17,7 +17,9 @@ use sqlparser::{
 use super::{
     Planner, Unplanned,
     from::{From, Level, Origin},
+    inward::Text,
     merge::{Merging, has_columns_only},
+    query::Derived,
     scope::{COMPUTED, Scope, Starred},
 };
 use crate::{
@@ -99,6 +101,15 @@ impl Planner<'_> {
         }
     }
 
+    /// A view that does not merge.
+    pub(super) fn view_as_table(&self, view: &Rc<View>) -> Bound<Rc<Derived>> {
+        let columns: Vec<String> = view.columns().map(str::to_owned).collect();
+        let made = self.inside(view, self.frames.depth(), |query| self.derived(query, view.name(), &columns))?;
+        let mut derived = Rc::try_unwrap(made).map_err(|_| errors::internal("a view that is shared"))?;
+        derived.text = Some(Rc::new(Text::View(view.clone())));
+        Ok(Rc::new(derived))
+    }
+
     /// Binds something of a view's text.
     fn inside<T>(&self, view: &Rc<View>, block: usize, bind: impl FnOnce(&ast::Query) -> Bound<T>) -> Bound<T> {
         if self.views.open.borrow().iter().any(|open| Rc::ptr_eq(open, view)) {
@@ -149,9 +160,7 @@ impl From<'_, '_> {
                 }
             }
         }
-        let block = self.planner.frames.depth();
-        let columns: Vec<String> = view.columns().map(str::to_owned).collect();
-        let derived = self.planner.inside(view, block, |query| self.planner.derived(query, view.name(), &columns))?;
+        let derived = self.planner.view_as_table(view)?;
         let table = derived.table.clone();
         let (scope, level) = self.leaf(Origin::Derived(derived), table, shown)?;
         Ok((scope.in_database(view.database()), level))
