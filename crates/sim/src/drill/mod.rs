@@ -272,7 +272,8 @@ fn build(settings: &Settings, kept: Kept) -> impl FnMut(&WorkerConfig, bool) -> 
             memory,
             transaction_bytes: u64::MAX,
             // Each part gets a row at least after each pause: what is to be done never grows beyond what is asked for.
-            slices: Slices { rows: s.slice_rows, parts: usize::MAX, pause_ns: s.slice_pause_ns },
+            // Many share a round, each with a row: no more of these than a node takes at once.
+            slices: Slices { rows: s.slice_rows, parts: Slices::default().rows as usize, pause_ns: s.slice_pause_ns },
             disk: s.durable.then(|| OnDisk {
                 files: kept_files(&kept, who.node),
                 segment_bytes: s.segment_bytes,
