@@ -63,6 +63,7 @@ impl Privileges {
     pub const DROP: Privileges = bit(5);
     pub const RELOAD: Privileges = bit(6);
     pub const PROCESS: Privileges = bit(8);
+    pub const FILE: Privileges = bit(9);
     pub const REFERENCES: Privileges = bit(10);
     pub const INDEX: Privileges = bit(11);
     pub const ALTER: Privileges = bit(12);

@@ -23,7 +23,7 @@ use super::{
     hint,
     own::OwnRows,
     parameters::{attribute_text, param_of},
-    plan::{Plan, dml::Source},
+    plan::{self, Plan, dml::Source},
     plan_cache::{Cached, PlanCache},
     planning::{plan_digest, plan_limited},
     remake::fence,
@@ -239,6 +239,7 @@ impl SqlEngine {
         if result.is_ok() && ended.is_err() && out.take_back(start) {
             return ended;
         }
+        session.env.begun_file.take();
         session.env.keep_assigned();
         let seconds = session.env.sleep_seconds.replace(0.0);
         if seconds > 0.0 {
@@ -388,6 +389,11 @@ impl SqlEngine {
         let reads = session.reads.clone();
         let cluster = self.cluster(catalog, &reads);
         session.clear_warnings();
+        if let Plan::Into(into) = plan
+            && let plan::into::Goal::File(_) = &into.goal
+        {
+            Box::pin(self.require(session, Privileges::FILE, "FILE")).await.map_err(|e| (e, false))?;
+        }
         let needs = &plan.names().needs;
         if !self.is_granted(session, needs) {
             Box::pin(self.authorize_in_transaction(session, needs)).await.map_err(|e| (e, false))?;
@@ -473,7 +479,8 @@ impl SqlEngine {
         session.tell_remarks();
         match done {
             Ok((rows, changed)) => {
-                let found_none = matches!((plan, &changed), (Plan::Into(_), Some(Changed { affected: 0, .. })));
+                let found_none = matches!((plan, &changed), (Plan::Into(into), Some(Changed { affected: 0, .. }))
+                    if !matches!(into.goal, plan::into::Goal::File(_)));
                 self.answer(session, s, rows, changed, out);
                 if found_none {
                     session.env.row_count = -1;

@@ -1,8 +1,10 @@
 //! Errors in MySQL's numbers, states and words; and the mapping of the cluster's error catalogue onto them.
 
+mod files;
 mod foreign_key;
 mod json;
 
+pub use files::*;
 pub use foreign_key::*;
 pub use json::*;
 
@@ -389,10 +391,6 @@ pub fn into_inside() -> SqlError {
     let text =
         "Misplaced INTO clause, INTO is not allowed inside subqueries, and must be placed at end of UNION clauses.";
     error(3954, b"HY000", text.into())
-}
-pub fn no_files() -> SqlError {
-    let text = "The MySQL server is running with the --secure-file-priv option so it cannot execute this statement";
-    error(1290, b"HY000", text.into())
 }
 pub fn recursive_first(name: &str) -> SqlError {
     let text = format!(

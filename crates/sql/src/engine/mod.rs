@@ -46,6 +46,7 @@ pub mod exec;
 mod explain;
 pub mod expr;
 pub mod face;
+pub mod files;
 pub mod foreign_key;
 pub mod full_text;
 mod grant_tables;
@@ -94,6 +95,7 @@ mod visibility;
 
 pub use auto_increment::AutoIncrement;
 pub use dispatch::SqlEngine;
+pub use files::Places;
 pub use session::Session;
 pub use user_lock::UserLocks;
 pub use variables::Globals;

@@ -13,8 +13,8 @@
 
 use apus_types::collate::Charset;
 
-use super::statement::{Format, has_long_characters, is_character, length};
 use crate::engine::errors::{self, Result};
+use crate::engine::files::format::{Format, has_long_characters, is_character, length};
 use crate::wire::{
     SqlError,
     characters::{self, Spoken},

@@ -174,6 +174,7 @@ static DEFINITIONS: &[Definition] = &[
     v("rand_seed2", ANY, "0", Scope::Session),
     fixed("read_only", Type::Bool, "0"),
     fixed("require_secure_transport", Type::Bool, "0"),
+    fixed("secure_file_priv", Type::Text, "NULL"),
     fixed("server_id", ANY, "1"),
     // There are none to tell of.
     word("session_track_gtids", &["OFF", "OWN_GTID", "ALL_GTIDS"]),
