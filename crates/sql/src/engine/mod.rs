@@ -20,6 +20,7 @@ mod absent;
 mod account_exec;
 mod account_options;
 mod account_parse;
+mod account_random;
 mod account_show;
 mod account_store;
 mod account_watch;

@@ -331,6 +331,12 @@ impl Variables {
         self.set_pair("_database", SpokenCollation::Own(collation.unwrap_or(self.of_databases)));
     }
 
+    /// Characters of a password that is made up.
+    pub fn random_password(&self) -> usize {
+        let name = "generated_random_password_length";
+        self.set.get(name).and_then(|text| text.parse().ok()).unwrap_or(20)
+    }
+
     /// `character_set_database`.
     pub fn of_database(&self) -> Spoken {
         let name = self.set.get("character_set_database");
