@@ -134,8 +134,8 @@ def main(t):
                 check_equal(ask(root, "ALTER USER r_three COMMENT 'x'"), [], "no password")
                 check_equal(ask(root, "CREATE USER IF NOT EXISTS r_three IDENTIFIED BY RANDOM PASSWORD"), [], "one that was there")
                 check_equal(outcome(port, "r_three", ca, "x"), "in", "whose password stays")
-            with connect(port, "r_one", ca, second) as own:
-                (user, host, third, _), = ask(own, "SET PASSWORD TO RANDOM")
+            with connect(port, "r_one", ca, second) as session:
+                (user, host, third, _), = ask(session, "SET PASSWORD TO RANDOM")
                 check_equal((user, host), ("r_one", "localhost"), "the own one")
             check_equal(outcome(port, "r_one", ca, third), "in", "the third one")
         with t.case("files that cannot be used are refused by name"):

@@ -90,6 +90,8 @@ impl Privileges {
 
     /// What ALL means at each level.
     pub const GLOBAL: Privileges = Privileges(0x1f_3fff_ffff);
+    /// All but the dynamic ones.
+    pub const ALL_STATIC: Privileges = Privileges(0x3fff_ffff);
     pub const ON_DATABASE: Privileges = Privileges(
         0b11_1111 // SELECT to DROP
             | 1 << 10

@@ -19,6 +19,7 @@ use super::{
     errors::{self, Result},
     event,
     exec::{self, Changed, Cluster, change, change_joined, insert, into, read},
+    explain,
     expr::{Datum, Kind, env::Env, recycle},
     hint,
     own::OwnRows,
@@ -689,10 +690,11 @@ pub(super) fn is_query(text: &[u8]) -> bool {
     WORDS.iter().any(|known| known.eq_ignore_ascii_case(word)) || text.first() == Some(&b'(')
 }
 
-/// A statement that MySQL does not prepare: LOAD, and changes of procedures.
+/// A statement that MySQL does not prepare: LOAD, EXPLAIN FOR CONNECTION, and changes of procedures.
 pub(super) fn is_of_text_protocol(text: &[u8]) -> bool {
     let t = Tokens::new(&String::from_utf8_lossy(text.get(..64).unwrap_or(text)));
     t.peek_word("load")
+        || explain::connection::is_meant(&t)
         || (t.peek_word("drop") || t.peek_word("alter"))
             && ["procedure", "function", "trigger"].into_iter().any(|word| t.second_word(word))
 }

@@ -326,6 +326,21 @@ pub fn explain_into(format: Option<&str>) -> SqlError {
         Some(name) => error(6007, b"0A000", format!("EXPLAIN INTO does not support FORMAT={name}.")),
     }
 }
+/// As at a login.
+pub fn access_denied(user: &str, host: &str, with_password: bool) -> SqlError {
+    let using = if with_password { "YES" } else { "NO" };
+    error(1045, b"28000", format!("Access denied for user '{user}'@'{host}' (using password: {using})"))
+}
+pub fn unknown_thread(id: u32) -> SqlError {
+    error(1094, b"HY000", format!("Unknown thread id: {id}"))
+}
+pub fn not_explained() -> SqlError {
+    let text = "EXPLAIN FOR CONNECTION command is supported only for SELECT/UPDATE/INSERT/DELETE/REPLACE";
+    error(3012, b"HY000", text.to_owned())
+}
+pub fn only_integers(near: &str) -> SqlError {
+    error(1064, b"42000", format!("Only integers allowed as number here near '{near}' at line 1"))
+}
 pub fn explain_connection_into() -> SqlError {
     error(6009, b"0A000", "EXPLAIN FOR CONNECTION does not support the INTO clause.".to_owned())
 }

@@ -41,8 +41,3 @@ pub fn ambiguous_separator() -> SqlError {
 pub fn file_too_long(bytes: usize) -> SqlError {
     error(1301, b"HY000", format!("Result of load_file() was larger than max_allowed_packet ({bytes}) - truncated"))
 }
-/// As at a login.
-pub fn no_file_privilege(user: &str, host: &str, password: &str) -> SqlError {
-    let text = format!("Access denied for user '{user}'@'{host}' (using password: {password})");
-    error(1045, b"28000", text)
-}

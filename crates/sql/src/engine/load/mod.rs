@@ -123,8 +123,8 @@ impl SqlEngine {
         if let Some(me) = self.identity(session).await?
             && !me.rights.global.contains(Privileges::FILE)
         {
-            let password = if me.account.auth.secret == Secret::Empty { "NO" } else { "YES" };
-            return Err(errors::no_file_privilege(&session.env.user, &session.env.host, password));
+            let has_password = me.account.auth.secret != Secret::Empty;
+            return Err(errors::access_denied(&session.env.user, &session.env.host, has_password));
         }
         let (catalog, planned) = self.plan_load(session, load).await?;
         let places = session.env.variables.places().clone();
