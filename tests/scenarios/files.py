@@ -10,7 +10,7 @@ import time
 import pymysql
 
 from lib.cluster import Cluster
-from lib.harness import FULL, check, check_equal, rss_kib, run, scenario_main
+from lib.harness import FULL, check, check_equal, rss_kib, run, scenario_main, wait_until
 from lib.mysql import get, program
 
 LIMIT_SECONDS = (120, 300)
@@ -130,6 +130,49 @@ def large(t, cluster, files):
     connection.close()
 
 
+def interrupted(t, cluster, files):
+    """KILL leaves a part of the file; a data node that dies in the middle does not, since the statement begins its file again."""
+    root, connection = connect(cluster.sql), connect(cluster.sql, database="shop")
+    slow = f"SELECT * FROM big a JOIN big b ON a.t = b.t INTO OUTFILE '{files}/killed'"
+    found = []
+    thread = threading.Thread(target=lambda: found.append(refused(connection, slow)))
+    thread.start()
+    wait_until(lambda: (files / "killed").exists() and (files / "killed").stat().st_size > 0, 30, "the file grows")
+    ask(root, f"KILL QUERY {connection.thread_id()}")
+    thread.join()
+    check_equal(found[0][0], 1317, "KILL")
+    check_equal(refused(connection, "SELECT 1 INTO OUTFILE '%s/killed'" % files)[0], 1086, "what was written stays")
+    check_equal(ask(connection, "SELECT COUNT(*) FROM big"), ((ROWS,),), "the connection lives")
+    with_functions = f"SELECT id, doubled(id) FROM big WHERE id <= 100 INTO OUTFILE '{files}/called'"
+    ask(connection, "CREATE FUNCTION doubled(n INT) RETURNS INT DETERMINISTIC NO SQL RETURN 2 * n")
+    ask(connection, with_functions)
+    lines = sorted(tuple(map(int, line.split())) for line in (files / "called").read_text().splitlines())
+    check_equal(lines, [(n, 2 * n) for n in range(1, 101)], "rows with values of a function, which the statement was run twice for")
+    for node in cluster.data_ids():
+        target = files / f"node{node}"
+        done = []
+
+        def write():
+            with connection.cursor() as cursor:
+                done.append(cursor.execute(f"SELECT * FROM big INTO OUTFILE '{target}'"))
+
+        thread = threading.Thread(target=write)
+        thread.start()
+        wait_until(lambda: target.exists() and target.stat().st_size > 0, 30, "the file grows")
+        cluster.kill(node)
+        thread.join()
+        check_equal(done, [ROWS], f"rows, although node {node} died")
+        with open(target, "rb") as lines:
+            numbers = [int(line.split(b"\t", 1)[0]) for line in lines]
+        check_equal(sorted(numbers), list(range(1, ROWS + 1)), "each row once")
+        target.unlink()
+        cluster.wait_down(node)
+        cluster.restart(node)
+        cluster.wait_up(node)
+    connection.close()
+    root.close()
+
+
 def full_disk(t, cluster, files):
     """A disk that is full is an error; what fitted stays, as with MySQL, and so does the statement's name for it."""
     small = files / "small"
@@ -201,6 +244,8 @@ def main(t):
             carried(t, cluster, files)
         with t.case("a large result"):
             large(t, cluster, files)
+        with t.case("statements that are interrupted"):
+            interrupted(t, cluster, files)
         with t.case("a full disk"):
             full_disk(t, cluster, files)
         with t.case("paths"):

@@ -9,8 +9,9 @@ use crate::engine::{
         Select,
         into::{Goal, Into},
     },
-    session::{Done, Scratch, Session},
+    session::{Done, Fail, Scratch, Session},
 };
+use apus_types::ErrorCode;
 
 pub async fn select(
     cluster: Cluster<'_>,
@@ -48,6 +49,9 @@ pub async fn select(
     Ok(Changed { affected, last_insert_id: 0, info: Info::None })
 }
 
+/// Attempts of a statement that writes a file at a snapshot of its own: where a data node dies, the one that lives may not have it.
+const SNAPSHOTS_MAX: u32 = 3;
+
 /// What was written before an error stays.
 async fn into_file(
     cluster: Cluster<'_>,
@@ -56,11 +60,23 @@ async fn into_file(
     (plan, clause): (&Select, &Clause),
     params: &[Datum<'_>],
 ) -> Done<Changed> {
-    let mut written = Written::create(session, clause, plan).await?;
-    let done = rows(cluster, session, s, plan, params, &mut written).await;
-    let affected = written.finish(session).await;
-    session.env.found_rows = done?;
-    Ok(Changed { affected: affected?, last_insert_id: 0, info: Info::None })
+    let mut attempt = 0;
+    loop {
+        attempt += 1;
+        let mut written = Written::create(session, clause, plan).await?;
+        let done = rows(cluster, session, s, plan, params, &mut written).await;
+        if attempt < SNAPSHOTS_MAX && !session.in_transaction() && session.snapshot.is_none() && is_too_old(&done) {
+            session.env.forget_assigned();
+            continue;
+        }
+        let affected = written.finish(session).await;
+        session.env.found_rows = done?;
+        return Ok(Changed { affected: affected?, last_insert_id: 0, info: Info::None });
+    }
+}
+
+fn is_too_old(done: &Done<u64>) -> bool {
+    matches!(done, Err(Fail::Client(e)) if e.code == ErrorCode::SnapshotTooOld)
 }
 
 /// Gives the rows of a query to somebody; how many there are without its LIMIT, if that was asked.
