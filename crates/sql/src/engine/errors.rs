@@ -164,6 +164,10 @@ pub fn wrong_separator() -> SqlError {
 pub fn long_separator() -> SqlError {
     error(1638, b"HY000", "Non-ASCII separator arguments are not fully supported".into())
 }
+pub fn fixed_of_blobs() -> SqlError {
+    let text = "You can't use fixed rowlength with BLOBs; please use 'fields terminated by'";
+    error(1084, b"42000", text.into())
+}
 pub fn fixed_to_variable() -> SqlError {
     error(1409, b"HY000", "Can't load value from file with fixed size rows to variable".into())
 }

@@ -11,10 +11,10 @@
 
 use std::borrow::Cow;
 
-use apus_types::{ColumnType, collate::Charset};
+use apus_types::{ColumnType, TableSchema, collate::Charset};
 
 use super::format::{Format, has_long_characters, is_character, length};
-use crate::engine::{errors, expr::Kind, plan::select::Output, plan::shape::Shape};
+use crate::engine::{cells, errors, expr::Kind, face::Face, plan::select::Output, plan::shape::Shape};
 use crate::wire::{
     SqlError,
     characters::{self, Spoken},
@@ -60,6 +60,12 @@ impl Column {
         let width = if output.kind == Kind::Null { 0 } else { width(output.shape, u64::from(output.def.length)) };
         Column { name: output.def.name.clone(), values, width }
     }
+}
+
+/// Most bytes of a column of a table in a row of fixed lengths.
+pub fn width_of_column(schema: &TableSchema, column: u16) -> u64 {
+    let (told, column) = (cells::column_def(schema, column).length, &schema.columns[usize::from(column)]);
+    width(Shape { ty: column.ty, nullable: column.nullable, face: Face::of(column) }, told.into())
 }
 
 /// As MySQL has the length of a column of this type; `told`: what its client is told.

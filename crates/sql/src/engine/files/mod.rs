@@ -15,7 +15,7 @@
 //! because a data node died in the middle, it begins its own file again ([`Begun`]).
 
 pub mod clause;
-mod encode;
+pub mod encode;
 pub mod format;
 mod read;
 pub mod write;

@@ -19,7 +19,7 @@ mod statement;
 use std::{pin::pin, rc::Rc};
 
 use apus_types::{
-    ColumnType,
+    ColumnType, TableSchema,
     collate::{Charset, from_latin1},
 };
 use lines::{Field, Lines, Next};
@@ -35,7 +35,7 @@ use super::{
         triggered,
     },
     expr::{Context, Datum, Expr},
-    files::Reader,
+    files::{Reader, encode::width_of_column},
     information_schema,
     keys::{self, Strings},
     plan::{Insert, Plan},
@@ -56,6 +56,8 @@ const BATCH_BYTES_MAX: usize = 4 << 20;
 struct Planned {
     insert: Box<Insert>,
     goals: Vec<Goal>,
+    /// Bytes of each field, and of all, where rows are of fixed lengths; else none.
+    widths: (Vec<usize>, usize),
     /// SET.
     assignments: Vec<(u16, Expr)>,
     /// An assignment reads the row.
@@ -172,7 +174,6 @@ impl SqlEngine {
                 errors::read_only_transaction()
             });
         }
-        check_format(load)?;
         if load.has_long_separator {
             session.warn_error(&errors::long_separator());
         }
@@ -239,17 +240,27 @@ impl SqlEngine {
     }
 }
 
-/// What MySQL does without separators, by the lengths of columns, is not there.
-fn check_format(load: &Load) -> Result<()> {
+/// The lengths of fields that nothing separates or encloses: those of their columns; and of the row. A column of any length takes what is left before the terminator.
+///
+/// # Errors
+/// 1084, 1409: there is no such length.
+fn widths(load: &Load, goals: &[Goal], schema: &TableSchema) -> Result<(Vec<usize>, usize)> {
+    let (mut widths, mut whole) = (Vec::new(), 0);
     if !load.format.terminated.is_empty() || load.format.enclosed.is_some() {
-        return Ok(());
+        return Ok((widths, whole));
     }
-    match load.targets.iter().any(|target| matches!(target, Target::Variable(_))) {
-        true => Err(errors::fixed_to_variable()),
-        false => {
-            Err(errors::not_supported("LOAD DATA of rows of fixed lengths (FIELDS TERMINATED BY '' ENCLOSED BY '')"))
+    for goal in goals {
+        let Goal::Column(column) = goal else { return Err(errors::fixed_to_variable()) };
+        let ty = schema.columns[usize::from(*column)].ty;
+        let is_blob = matches!(ty, ColumnType::Text { .. } | ColumnType::Blob { .. } | ColumnType::Json);
+        if is_blob && load.format.line.is_empty() {
+            return Err(errors::fixed_of_blobs());
         }
+        let width = if is_blob { usize::MAX } else { width_of_column(schema, *column) as usize };
+        whole = usize::saturating_add(whole, width);
+        widths.push(width);
     }
+    Ok((widths, whole))
 }
 
 impl Planned {
@@ -283,7 +294,8 @@ impl Planned {
             !columns.is_empty()
         };
         let reads_row = assignments.iter().any(|(_, e)| reads(e));
-        Ok(Planned { insert, goals, assignments, reads_row })
+        let widths = widths(load, &goals, &insert.table.schema)?;
+        Ok(Planned { insert, goals, widths, assignments, reads_row })
     }
 }
 
@@ -346,7 +358,7 @@ impl<'l> Loading<'l> {
             planned,
             duplicates_are: load.duplicates,
             charset: load.format.charset,
-            lines: Lines::new(load.format.clone(), load.skips),
+            lines: Lines::of_fixed(load.format.clone(), load.skips, planned.widths.clone()),
             cells: Vec::new(),
             draft: Vec::new(),
             draft_row: Strings::default(),
@@ -439,6 +451,7 @@ impl<'l> Loading<'l> {
         let planned = self.planned;
         let insert = &*planned.insert;
         self.place_fields(session)?;
+        self.draft_missing(session, s)?;
         if planned.reads_row {
             self.draft_columns(session, s)?;
         } else {
@@ -519,6 +532,27 @@ impl<'l> Loading<'l> {
         Ok(())
     }
 
+    /// Of a row of fixed lengths what is missing is zero, not NULL, as in MySQL.
+    fn draft_missing(&mut self, session: &Session, s: &mut Scratch) -> Result<()> {
+        if self.planned.widths.0.is_empty() || !self.cells.contains(&Cell::Missing) {
+            return Ok(());
+        }
+        let insert = &*self.planned.insert;
+        let making = Making::new(session, insert, &[], self.row);
+        self.draft.resize(self.cells.len(), Datum::Null);
+        for (column, draft) in self.draft.iter_mut().enumerate() {
+            if self.cells[column] == Cell::Missing {
+                *draft = making.zero(&insert.table.schema.columns[column])?.into_owned();
+                self.cells[column] = Cell::Drafted;
+                if self.duplicates_are != Duplicates::Ignore && session.env.variables.strict {
+                    return Err(errors::too_few_fields(self.row));
+                }
+                s.warned.push((self.row, 1), errors::too_few_fields(self.row));
+            }
+        }
+        Ok(())
+    }
+
     /// SET where no expression reads the row.
     fn place_assignments(&mut self, session: &Session, s: &mut Scratch) -> Result<()> {
         for (at, (column, _)) in self.planned.assignments.iter().enumerate() {
@@ -536,9 +570,13 @@ impl<'l> Loading<'l> {
         let insert = &*self.planned.insert;
         let schema = &insert.table.schema;
         let making = Making::new(session, insert, &[], self.row);
-        self.draft.clear();
+        let before = std::mem::take(&mut self.draft);
         for (column, cell) in self.cells.iter_mut().enumerate() {
             let given = match *cell {
+                Cell::Drafted => {
+                    self.draft.push(before[column].clone());
+                    continue;
+                }
                 Cell::Field(at) => {
                     Given::Value(field_of(self.lines.field(at), self.charset, insert.table.schema.columns[column].ty))
                 }
