@@ -50,7 +50,7 @@ impl Format {
                 if t.word("terminated") {
                     self.terminated = separator(t, has_long)?;
                 } else if t.peek_word("enclosed") || t.peek_word("optionally") {
-                    self.is_optional = t.word("optionally");
+                    self.is_optional |= t.word("optionally");
                     if !t.peek_word("enclosed") {
                         return Err(t.error());
                     }
