@@ -6,8 +6,13 @@
     ! 1054 42S22 words              an error
     W 1292 words                    a warning; N a note
 
+$FILES in a statement, and in the answer, is the directory that the server's `secure_file_priv` names.
+
 CALL, also by EXECUTE, answers with a result of each SELECT and then `+`, or `!` where it ended. Of several statements in one, only the first is shown.
 """
+
+import pathlib
+import shutil
 
 import pymysql
 from pymysql.constants import FIELD_TYPE, FLAG, CLIENT
@@ -100,8 +105,35 @@ def value(data):
     return data.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r").replace("\t", "\\t").replace("\0", "\\0").replace("|", "\\|")
 
 
+FILES = "$FILES"
+
+
+def files_of(connection):
+    """The directory whose files statements may write and read; it is on this machine."""
+    connection.query("SELECT @@secure_file_priv")
+    return (connection._result.rows[0][0] or "").rstrip("/")
+
+
+def clear_files(connection):
+    """Removes them all."""
+    directory = files_of(connection)
+    if directory in ("", "NULL"):
+        return
+    for path in pathlib.Path(directory).iterdir():
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+
 def ask(connection, statement):
     """The lines of an answer: of its results, one after the other, and then of the warnings that are left."""
+    if FILES not in statement:
+        return asked(connection, statement)
+    if not hasattr(connection, "files"):
+        connection.files = files_of(connection)
+    lines = asked(connection, statement.replace(FILES, connection.files))
+    return [line.replace(connection.files, FILES) for line in lines]
+
+
+def asked(connection, statement):
     lines, read = [], lambda: connection.query(statement)
     several = statement.lower().startswith(("call", "execute"))
     try:

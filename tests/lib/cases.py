@@ -4,6 +4,7 @@ A statement ends with `;` at the end of a line. A line that begins with `-- ` sa
 
     -- differs: REASON      our answer is meant to be another one; docs/sql.md lists it with both answers
     -- open: REASON         our answer is wrong for now
+    $FILES                  the directory whose files statements may write and read (secure_file_priv); it is empty when the cases of a file begin
     -- session: NAME        from here on another connection; `NAME as USER`: of this user, who has no password, outside of any database
 
 Rows are compared in their order where the statement says ORDER BY or begins with SHOW or CALL. A statement that is marked and answered as by the reference fails the run: the mark goes. Of errors and warnings the numbers count, not the
@@ -84,6 +85,7 @@ def execute(path, statements, **where):
     first.query(f"DROP DATABASE IF EXISTS {database}")
     first.query(f"CREATE DATABASE {database} COLLATE utf8mb4_general_ci")
     sessions = {}
+    answers.clear_files(first)
     try:
         for statement in statements:
             if statement.session not in sessions:

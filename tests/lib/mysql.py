@@ -32,6 +32,8 @@ class MySql:
         self.directory = pathlib.Path(directory)
         self.socket = self.directory / "s.sock"
         self.log = self.directory / "server.log"
+        # The directory whose files statements may write and read.
+        self.files = self.directory / "files"
         self.port = free_port() if tcp else None
         self.options = options
 
@@ -45,7 +47,8 @@ class MySql:
         self.directory.mkdir(parents=True, exist_ok=True)
         run(self.command("--initialize-insecure"), seconds=120)
         network = [f"--port={self.port}", "--bind-address=127.0.0.1"] if self.port else ["--skip-networking"]
-        options = ["--mysqlx=OFF", "--secure-file-priv=NULL", *network, f"--socket={self.socket}",
+        self.files.mkdir()
+        options = ["--mysqlx=OFF", f"--secure-file-priv={self.files}", *network, f"--socket={self.socket}",
                    f"--pid-file={self.directory / 'pid'}",
                    "--disable-log-bin", "--innodb-flush-log-at-trx-commit=0", "--transaction-isolation=READ-COMMITTED", *self.options]
         with open(self.log, "wb") as log:

@@ -31,7 +31,9 @@ STATEMENTS = 60
 def apus(scenario, arguments):
     if arguments.port:
         return {"host": "127.0.0.1", "port": arguments.port}
-    host, port = scenario.cleanup.enter_context(Cluster(scenario)).sql
+    files = scenario.directory / "files"
+    files.mkdir()
+    host, port = scenario.cleanup.enter_context(Cluster(scenario, secure_file_priv=files)).sql
     return {"host": host, "port": port}
 
 

@@ -34,7 +34,9 @@ def main(t):
     paths = cases.paths()
     check(paths, "no cases")
     files = {}
-    with Cluster(t) as cluster:
+    read = t.directory / "files"
+    read.mkdir()
+    with Cluster(t, secure_file_priv=read) as cluster:
         host, port = cluster.sql
         for path in paths:
             with t.case(path.stem):

@@ -29,6 +29,9 @@ pub struct TlsArgs {
     /// Its private key, as PEM, readable by this user only
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     tls_key: Option<std::path::PathBuf>,
+    /// Certificates of the authorities that sign those of clients, as PEM: accounts with REQUIRE X509, SUBJECT, ISSUER or CIPHER can log in
+    #[arg(long, value_name = "FILE", conflicts_with = "no_tls")]
+    tls_ca: Option<std::path::PathBuf>,
     /// Refuse clients that do not encrypt (as MySQL's require_secure_transport)
     #[arg(long, conflicts_with = "no_tls")]
     require_tls: bool,
@@ -46,14 +49,18 @@ impl TlsArgs {
         if self.no_tls {
             return Ok(None);
         }
+        let authorities = self.tls_ca.as_deref().map(read_chain).transpose()?;
+        let of_clients = || self.tls_ca.as_ref().map_or(String::new(), |path| format!(", clients' {}", path.display()));
         let (Some(cert), Some(key)) = (&self.tls_cert, &self.tls_key) else {
             let (chain, key) = own()?;
-            return Tls::from_pem(chain.as_bytes(), key.as_bytes(), self.require_tls).map(Some);
+            return Tls::from_pem(chain.as_bytes(), key.as_bytes(), authorities.as_deref(), self.require_tls)
+                .map(Some)
+                .map_err(|why| format!("the node's own certificate{}: {why}", of_clients()));
         };
         let (chain, private) = (read_chain(cert)?, crate::secret::read_private(key)?);
-        Tls::from_pem(&chain, private.as_bytes(), self.require_tls)
+        Tls::from_pem(&chain, private.as_bytes(), authorities.as_deref(), self.require_tls)
             .map(Some)
-            .map_err(|why| format!("{} and {}: {why}", cert.display(), key.display()))
+            .map_err(|why| format!("{} and {}{}: {why}", cert.display(), key.display(), of_clients()))
     }
 }
 
@@ -121,21 +128,23 @@ mod tests {
     #[test]
     fn what_is_made_can_be_used() {
         let (chain, key) = own().expect("a certificate");
-        assert!(Tls::from_pem(chain.as_bytes(), key.as_bytes(), true).expect("usable").required);
+        assert!(Tls::from_pem(chain.as_bytes(), key.as_bytes(), None, true).expect("usable").required);
         let dir = std::env::temp_dir().join(format!("apus-tls-{}", std::process::id()));
         std::fs::create_dir_all(&dir).expect("a directory");
         make_files(&dir).expect("files");
         let file = |name: &str| std::fs::read(dir.join(name)).expect("a file");
         let (ca, cert, own_key) = (file(CA_FILE), file(CERT_FILE), file(KEY_FILE));
         std::fs::remove_dir_all(&dir).expect("removed");
-        Tls::from_pem(&cert, &own_key, false).expect("usable");
+        assert!(Tls::from_pem(&cert, &own_key, Some(&ca), false).expect("usable").asks);
+        let refusal = Tls::from_pem(&cert, &own_key, Some(b""), false).expect_err("no authority");
+        assert!(refusal.contains("no certificate"), "{refusal}");
         for (chain, key, why) in [
             (&cert[..], key.as_bytes(), "cannot be used"),
             (&ca[..], &own_key[..], "cannot be used"),
             (&b""[..], &own_key[..], "no certificate"),
             (&cert[..], &cert[..], "private key cannot be read"),
         ] {
-            let refusal = Tls::from_pem(chain, key, false).expect_err("not usable");
+            let refusal = Tls::from_pem(chain, key, None, false).expect_err("not usable");
             assert!(refusal.contains(why), "{refusal}");
         }
     }

@@ -5,7 +5,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
-use apus_sql::accounts::{Account, AccountName, Auth, Secret, password};
+use apus_sql::accounts::{Account, AccountName, Auth, Requires, Secret, password};
 use apus_sql::server::{
     Accounts, ColumnDef, ColumnType, ConnectionInfo, Engine, Output, ParamValue, PreparedInfo, Server, ServerConfig,
     SqlError, capability, limits, status,
@@ -329,7 +329,7 @@ fn kept() -> Vec<Account> {
         account("old", "localhost", AuthPlugin::NativePassword, password::native("old")),
         account("far", "10.%", sha2, Secret::Empty),
         Account { is_locked: true, ..account("locked", "%", sha2, Secret::Empty) },
-        Account { requires_tls: true, ..account("tls", "%", sha2, Secret::Empty) },
+        Account { requires: Requires::Encryption, ..account("tls", "%", sha2, Secret::Empty) },
         Account { max_user_connections: 1, ..account("one", "%", sha2, Secret::Empty) },
     ]
 }

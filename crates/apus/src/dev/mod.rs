@@ -73,6 +73,9 @@ pub struct DevArgs {
     /// Threads per SQL node
     #[arg(long)]
     sql_threads: Option<usize>,
+    /// Directory whose files statements may write and read; empty: all, NULL: none (as `apus sql`)
+    #[arg(long, value_name = "DIR", default_value = "NULL")]
+    secure_file_priv: String,
     /// Shortest silence in milliseconds for which a data node is held for failed, 80 to 1000; later: `apus cluster set silence_ms=MS`
     #[arg(long, default_value_t = 80, value_name = "MS", value_parser = clap::value_parser!(u32).range(80..=1000))]
     silence_ms: u32,
@@ -470,7 +473,11 @@ impl Cluster {
             data: Vec::new(),
             sql: Vec::new(),
             mgmt_args,
-            sql_args: vec![format!("--threads={sql_threads}"), format!("--start-seconds={}", patience.as_secs())],
+            sql_args: vec![
+                format!("--threads={sql_threads}"),
+                format!("--start-seconds={}", patience.as_secs()),
+                format!("--secure-file-priv={}", args.secure_file_priv),
+            ],
             workers,
             memory: args.memory,
             transaction_memory: args.transaction_memory,

@@ -46,7 +46,7 @@ pub fn encode(account: &Account) -> Vec<u8> {
         Secret::Sha2(text) => format!("secret\tsha2\t{}", escaped(text)),
     });
     lines.extend(account.is_locked.then(|| "locked".to_owned()));
-    lines.extend(account.requires_tls.then(|| "tls".to_owned()));
+    lines.extend(account.requires.lines());
     if account.max_user_connections > 0 {
         lines.push(format!("connections\t{}", account.max_user_connections));
     }
@@ -95,7 +95,7 @@ fn decoded(name: AccountName, bytes: &[u8]) -> Option<Account> {
             ["secret", "native", text] => account.auth.secret = password::parse_native(text)?,
             ["secret", "sha2", text] => account.auth.secret = password::parse_sha2(&plain(text))?,
             ["locked"] => account.is_locked = true,
-            ["tls"] => account.requires_tls = true,
+            ["tls" | "certificate", ..] => account.requires.take(&fields)?,
             ["connections", count] => account.max_user_connections = count.parse().ok()?,
             ["global", bits] => account.global = Privileges(bits.parse().ok()?),
             ["database", bits, name] => {
@@ -127,6 +127,7 @@ fn decoded(name: AccountName, bytes: &[u8]) -> Option<Account> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::accounts::requires::{Named, Requires};
 
     #[test]
     fn accounts_come_back() {
@@ -141,7 +142,12 @@ mod tests {
         for (number, secret) in secrets.into_iter().enumerate() {
             let mut account = Account::new(name.clone(), Auth { plugin: AuthPlugin::CachingSha2Password, secret });
             account.is_locked = number == 1;
-            account.requires_tls = number == 2;
+            account.requires = match number {
+                0 => Requires::Nothing,
+                1 => Requires::Encryption,
+                2 => Requires::Certificate,
+                _ => Requires::Named(Named { subject: Some("/CN=a\tb".into()), cipher: Some("".into()), issuer: None }),
+            };
             account.max_user_connections = number as u32;
             account.policy.limits.questions = number as u32;
             account.policy.expired = number == 2;
@@ -165,7 +171,7 @@ mod tests {
         let account =
             decode(name.clone(), b"apus account 1\nplugin\tmysql_native_password\nsecret\tempty\ntls\nglobal\t1");
         let auth = Auth { plugin: AuthPlugin::NativePassword, secret: Secret::Empty };
-        let expected = Account { requires_tls: true, global: Privileges(1), ..Account::new(name, auth) };
+        let expected = Account { requires: Requires::Encryption, global: Privileges(1), ..Account::new(name, auth) };
         assert_eq!(account, expected);
         assert!(!account.policy.is_expired(u64::MAX, 1), "nobody knows how old its password is");
     }

@@ -12,6 +12,7 @@ pub mod kept;
 pub mod password;
 pub mod policy;
 pub mod privilege;
+pub mod requires;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -22,6 +23,7 @@ use crate::wire::auth::{AuthPlugin, PasswordDigest};
 pub use columns::Columns;
 pub use policy::Policy;
 pub use privilege::Privileges;
+pub use requires::Requires;
 
 /// Longest names in characters, as in MySQL.
 pub const USER_CHARS_MAX: usize = 32;
@@ -115,8 +117,7 @@ pub struct Account {
     pub name: AccountName,
     pub auth: Auth,
     pub is_locked: bool,
-    /// REQUIRE SSL.
-    pub requires_tls: bool,
+    pub requires: Requires,
     /// 0: any number.
     pub max_user_connections: u32,
     pub policy: Policy,
@@ -152,7 +153,7 @@ impl Account {
             name,
             auth,
             is_locked: false,
-            requires_tls: false,
+            requires: Requires::default(),
             max_user_connections: 0,
             policy: Policy::default(),
             global: Privileges::NONE,

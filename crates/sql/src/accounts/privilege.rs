@@ -63,6 +63,7 @@ impl Privileges {
     pub const DROP: Privileges = bit(5);
     pub const RELOAD: Privileges = bit(6);
     pub const PROCESS: Privileges = bit(8);
+    pub const FILE: Privileges = bit(9);
     pub const REFERENCES: Privileges = bit(10);
     pub const INDEX: Privileges = bit(11);
     pub const ALTER: Privileges = bit(12);
@@ -89,6 +90,8 @@ impl Privileges {
 
     /// What ALL means at each level.
     pub const GLOBAL: Privileges = Privileges(0x1f_3fff_ffff);
+    /// All but the dynamic ones.
+    pub const ALL_STATIC: Privileges = Privileges(0x3fff_ffff);
     pub const ON_DATABASE: Privileges = Privileges(
         0b11_1111 // SELECT to DROP
             | 1 << 10

@@ -5,6 +5,7 @@ use std::rc::Rc;
 use super::{
     account_options::Options,
     account_parse::{Clause, Identified, Level, Named, Spoken, What, wrong_hash},
+    account_random::{self, Generated},
     account_store::Book,
     authorize::{Identity, column_denied, database_denied, listed, privilege_missing, table_denied},
     catalog::{Catalog, Table},
@@ -127,7 +128,9 @@ pub(super) fn apply(options: &Options, account: &mut Account) -> Result<()> {
     if let Some(active) = &options.default_roles {
         set_default_roles(account, active)?;
     }
-    account.requires_tls = options.requires_tls.unwrap_or(account.requires_tls);
+    if let Some(requires) = &options.requires {
+        account.requires = requires.clone();
+    }
     account.max_user_connections = options.max_user_connections.unwrap_or(account.max_user_connections);
     account.is_locked = options.locked.unwrap_or(account.is_locked);
     let changed = options.policy.apply(&mut account.policy, options.locked == Some(false));
@@ -216,10 +219,10 @@ impl SqlEngine {
         }
     }
 
-    /// Carries out an account statement.
-    pub(super) async fn change_accounts(&self, session: &mut Session, clause: Clause) -> Result<()> {
+    /// Carries out an account statement; the passwords that it has made up.
+    pub(super) async fn change_accounts(&self, session: &mut Session, mut clause: Clause) -> Result<Vec<Generated>> {
         if let Clause::SetRole(active) = clause {
-            return self.set_role(session, active).await;
+            return self.set_role(session, active).await.map(|()| Vec::new());
         }
         self.end_transaction(session, true).await?;
         session.check_may_define()?;
@@ -243,9 +246,14 @@ impl SqlEngine {
         let defaults = self.globals.of_passwords();
         check_replaced(&me, &clause, defaults.requires_current)?;
         let at = At { now: session.env.now().cast_unsigned() / 1_000_000, reuse: defaults.reuse };
+        let mut made = account_random::fill(&mut clause, &me.account.name, session.env.variables.random_password())?;
         // What is said of passwords is the same in every attempt.
         let clause = Resolved::of(session, &me, clause, at)?;
         let notes = store.change(|book| clause.carry_out(book, &|name| store.accounts.is_given(name))).await?;
+        if let Resolved::Create { .. } = &clause {
+            // Those that were there keep their passwords.
+            made.retain(|made| !notes.contains(&is_there(&made.name, true)));
+        }
         for (level, code, text) in notes {
             session.warn(level, code, text);
         }
@@ -264,7 +272,7 @@ impl SqlEngine {
                 }
             }
         }
-        Ok(())
+        Ok(made)
     }
 }
 

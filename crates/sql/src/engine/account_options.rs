@@ -1,17 +1,19 @@
 //! What CREATE USER and ALTER USER say behind the accounts that they name: DEFAULT ROLE, REQUIRE, limits, the policy of passwords and locks, COMMENT and ATTRIBUTE.
 //!
-//! What is not done is refused by its name: REQUIRE of certificates, and a PASSWORD HISTORY that is longer than what is remembered.
+//! What is not done is refused by its name: a PASSWORD HISTORY that is longer than what is remembered.
 
 use super::{
     account_parse::{active, text},
     errors::{self, Result},
     event::failures::wrong_value,
-    token::Tokens,
+    token::{Token, Tokens},
 };
 use crate::accounts::{
-    Active,
+    Active, Requires,
     policy::{Change, LockTime, PASTS_MAX, Remark},
+    requires::Named,
 };
+use crate::wire::SqlError;
 
 /// Most failed logins and days of a lock, as in MySQL.
 const LOCK_MAX: u64 = 32_767;
@@ -19,7 +21,7 @@ const LOCK_MAX: u64 = 32_767;
 /// What they say of all accounts that they name; `None`: nothing.
 #[derive(Clone, Default, PartialEq, Debug)]
 pub struct Options {
-    pub requires_tls: Option<bool>,
+    pub requires: Option<Requires>,
     pub max_user_connections: Option<u32>,
     pub locked: Option<bool>,
     pub default_roles: Option<Active>,
@@ -35,15 +37,11 @@ impl Options {
             options.default_roles = Some(active(t, false)?);
         }
         if t.word("require") {
-            options.requires_tls = Some(match () {
-                () if t.word("none") => false,
-                () if t.word("ssl") => true,
-                () if ["x509", "subject", "issuer", "cipher"].iter().any(|word| t.peek_word(word)) => {
-                    return Err(errors::not_supported(
-                        "REQUIRE of more than SSL: the SQL port asks clients for no certificates",
-                    ));
-                }
-                () => return Err(t.error()),
+            options.requires = Some(match () {
+                () if t.word("none") => Requires::Nothing,
+                () if t.word("ssl") => Requires::Encryption,
+                () if t.word("x509") => Requires::Certificate,
+                () => named(t)?,
             });
         }
         if t.word("with") {
@@ -136,6 +134,25 @@ impl Options {
     }
 }
 
+/// SUBJECT, ISSUER and CIPHER in any order, with or without AND.
+fn named(t: &mut Tokens) -> Result<Requires> {
+    let (mut named, mut may_end) = (Named::default(), false);
+    while let Some(Token::Word(word)) = t.peek() {
+        let word = word.to_ascii_uppercase();
+        let Some(name) = named.of(&word) else { break };
+        if name.is_some() {
+            return Err(SqlError::new(1225, b"HY000", format!("Option '{word}' used twice in statement")));
+        }
+        t.skip();
+        if !t.peek_string() {
+            return Err(t.error());
+        }
+        *name = Some(t.string()?);
+        may_end = !t.word("and");
+    }
+    if may_end { Ok(Requires::Named(named)) } else { Err(t.error()) }
+}
+
 fn default_or(t: &mut Tokens, number: impl Fn(&mut Tokens) -> Result<u16>) -> Result<Option<u16>> {
     if t.word("default") { Ok(None) } else { number(t).map(Some) }
 }
@@ -200,7 +217,7 @@ mod tests {
             require_current: Some(Some(true)),
             remark: Some(Remark::Attribute("{}".into())),
         };
-        let expected = Options { requires_tls: Some(false), locked: Some(false), policy, ..Options::default() };
+        let expected = Options { requires: Some(Requires::Nothing), locked: Some(false), policy, ..Options::default() };
         assert_eq!(options, expected);
         let policy = parsed(
             "PASSWORD EXPIRE NEVER PASSWORD REQUIRE CURRENT OPTIONAL PASSWORD HISTORY DEFAULT PASSWORD REUSE INTERVAL DEFAULT",
@@ -216,7 +233,11 @@ mod tests {
     #[test]
     fn what_is_wrong_is_told_by_its_number() {
         for (text, errno) in [
-            ("REQUIRE X509", 1235),
+            ("REQUIRE SSL AND X509", 1064),
+            ("REQUIRE X509 AND SUBJECT 'a'", 1064),
+            ("REQUIRE SUBJECT 'a' AND", 1064),
+            ("REQUIRE SUBJECT", 1064),
+            ("REQUIRE CIPHER 'a' ISSUER 'b' CIPHER 'c'", 1225),
             ("PASSWORD HISTORY 25", 1235),
             ("PASSWORD EXPIRE INTERVAL 0 DAY", 1525),
             ("PASSWORD EXPIRE INTERVAL 65536 DAY", 1525),

@@ -23,6 +23,8 @@ pub struct Spoken {
     pub password: String,
     /// REPLACE: the one that the account has until then.
     pub replaces: Option<String>,
+    /// RANDOM: it is made up when the statement is carried out.
+    pub is_random: bool,
 }
 
 /// What IDENTIFIED says.
@@ -301,10 +303,11 @@ fn identified(t: &mut Tokens) -> Result<Identified> {
         Some(plugin) if !t.peek_word("by") => Identified::As(plugin, String::new()),
         plugin => {
             t.expect("by")?;
-            if t.word("random") {
-                return Err(errors::not_supported("IDENTIFIED BY RANDOM PASSWORD"));
+            let is_random = t.word("random");
+            if is_random {
+                t.expect("password")?;
             }
-            Identified::By(plugin, spoken(t)?)
+            Identified::By(plugin, spoken(t, is_random)?)
         }
     };
     Ok(found)
@@ -327,13 +330,13 @@ pub(super) fn text(t: &mut Tokens) -> Result<String> {
 }
 
 /// A password, REPLACE and RETAIN CURRENT PASSWORD.
-fn spoken(t: &mut Tokens) -> Result<Spoken> {
-    let password = text(t)?;
+fn spoken(t: &mut Tokens, is_random: bool) -> Result<Spoken> {
+    let password = if is_random { String::new() } else { text(t)? };
     let replaces = if t.word("replace") { Some(text(t)?) } else { None };
     if t.peek_word("retain") {
         return Err(errors::not_supported("RETAIN CURRENT PASSWORD"));
     }
-    Ok(Spoken { password, replaces })
+    Ok(Spoken { password, replaces, is_random })
 }
 
 pub fn wrong_hash() -> SqlError {
@@ -343,11 +346,13 @@ pub fn wrong_hash() -> SqlError {
 /// Behind SET PASSWORD.
 fn set_password(t: &mut Tokens) -> Result<Clause> {
     let user = if t.word("for") { named(t)? } else { None };
-    if t.peek_word("to") {
-        return Err(errors::not_supported("SET PASSWORD TO RANDOM"));
+    let is_random = t.word("to");
+    if is_random {
+        t.expect("random")?;
+    } else {
+        t.expect_symbol('=')?;
     }
-    t.expect_symbol('=')?;
-    Ok(Clause::SetPassword { user, password: spoken(t)? })
+    Ok(Clause::SetPassword { user, password: spoken(t, is_random)? })
 }
 
 /// Behind GRANT and REVOKE: privileges stand before ON, roles before TO and FROM.
@@ -524,6 +529,7 @@ fn ignore_unknown(t: &mut Tokens) -> Result<bool> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::accounts::Requires;
 
     fn parsed(text: &str) -> Result<Option<Clause>> {
         parse(&mut Tokens::new(text))
@@ -567,12 +573,12 @@ mod tests {
             panic!()
         };
         assert!(if_not_exists);
-        let spoken = |password: &str| Spoken { password: password.into(), replaces: None };
+        let spoken = |password: &str| Spoken { password: password.into(), replaces: None, is_random: false };
         assert_eq!(users[0], (name("u", "%"), Some(Identified::By(None, spoken("p")))));
         assert_eq!(users[1].1, Some(Identified::By(Some(AuthPlugin::NativePassword), spoken("q"))));
         assert_eq!(users[2].1, Some(Identified::As(AuthPlugin::CachingSha2Password, "h".into())));
         let expected = Options {
-            requires_tls: Some(true),
+            requires: Some(Requires::Encryption),
             max_user_connections: Some(3),
             locked: Some(true),
             ..Options::default()
@@ -584,16 +590,22 @@ mod tests {
             clause("SET PASSWORD FOR u@h = 'x'"),
             Clause::SetPassword { user: name("u", "h"), password: spoken("x") }
         );
-        let replaced = Spoken { password: "x".into(), replaces: Some("y".into()) };
+        let replaced = Spoken { password: "x".into(), replaces: Some("y".into()), is_random: false };
         assert_eq!(clause("SET PASSWORD = 'x' REPLACE 'y'"), Clause::SetPassword { user: None, password: replaced });
+        let random = Spoken { password: String::new(), replaces: Some("y".into()), is_random: true };
+        let set = Clause::SetPassword { user: name("u", "%"), password: random.clone() };
+        assert_eq!(clause("SET PASSWORD FOR u TO RANDOM REPLACE 'y'"), set);
+        let Clause::AlterUser { users, .. } = clause("ALTER USER u IDENTIFIED BY RANDOM PASSWORD REPLACE 'y'") else {
+            panic!()
+        };
+        assert_eq!(users[0].1, Some(Identified::By(None, random)));
         assert_eq!(clause("set password='x'"), Clause::SetPassword { user: None, password: spoken("x") });
     }
 
     #[test]
     fn what_is_not_done_is_refused_by_name() {
         for text in [
-            "CREATE USER u REQUIRE X509",
-            "CREATE USER u IDENTIFIED BY RANDOM PASSWORD",
+            "CREATE USER u IDENTIFIED BY RANDOM PASSWORD RETAIN CURRENT PASSWORD",
             "ALTER USER u IDENTIFIED BY 'x' RETAIN CURRENT PASSWORD",
             "GRANT BACKUP_ADMIN ON *.* TO u",
         ] {
@@ -602,6 +614,7 @@ mod tests {
         for text in [
             "GRANT SELECT ON d.* u",
             "CREATE USER u WITH",
+            "CREATE USER u IDENTIFIED BY RANDOM",
             "CREATE USER u IDENTIFIED BY 'x' REPLACE 'y'",
             "GRANT NONESUCH ON *.* TO u",
         ] {

@@ -161,7 +161,7 @@ fn create_user(account: &Account) -> String {
     if !roles.is_empty() {
         out += &format!(" DEFAULT ROLE {}", roles.join(","));
     }
-    out += if account.requires_tls { " REQUIRE SSL" } else { " REQUIRE NONE" };
+    out += &format!(" REQUIRE {}", account.requires.shown());
     let limits = [
         ("MAX_QUERIES_PER_HOUR", policy.limits.questions),
         ("MAX_UPDATES_PER_HOUR", policy.limits.updates),
@@ -209,7 +209,7 @@ fn create_user(account: &Account) -> String {
 mod tests {
     use super::*;
     use crate::{
-        accounts::{Auth, Policy, Secret, password, policy::Limits},
+        accounts::{Auth, Policy, Requires, Secret, password, policy::Limits, requires::Named},
         engine::{
             account_exec::{apply, auth_of},
             account_parse::{self, Clause},
@@ -228,7 +228,9 @@ mod tests {
         let salt = "a\\'\"\n\r\x1a\tb\x01 klmnopqrs";
         let Secret::Sha2(kept) = password::sha2("p", [9; 20]) else { panic!() };
         it.auth.secret = password::parse_sha2(&format!("{}{salt}{}", &kept[..7], &kept[27..])).unwrap();
-        (it.requires_tls, it.is_locked, it.max_user_connections) = (true, true, 4);
+        (it.is_locked, it.max_user_connections) = (true, 4);
+        let named = Named { subject: Some("/CN=a".into()), cipher: Some("c".into()), issuer: None };
+        it.requires = Requires::Named(named);
         it.policy = Policy {
             limits: Limits { questions: 1, updates: 2, connections: 3 },
             resets: 1,

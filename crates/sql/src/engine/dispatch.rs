@@ -19,11 +19,12 @@ use super::{
     errors::{self, Result},
     event,
     exec::{self, Changed, Cluster, change, change_joined, insert, into, read},
+    explain,
     expr::{Datum, Kind, env::Env, recycle},
     hint,
     own::OwnRows,
     parameters::{attribute_text, param_of},
-    plan::{Plan, dml::Source},
+    plan::{self, Plan, dml::Source},
     plan_cache::{Cached, PlanCache},
     planning::{plan_digest, plan_limited},
     remake::fence,
@@ -239,6 +240,7 @@ impl SqlEngine {
         if result.is_ok() && ended.is_err() && out.take_back(start) {
             return ended;
         }
+        session.env.begun_file.take();
         session.env.keep_assigned();
         let seconds = session.env.sleep_seconds.replace(0.0);
         if seconds > 0.0 {
@@ -388,6 +390,11 @@ impl SqlEngine {
         let reads = session.reads.clone();
         let cluster = self.cluster(catalog, &reads);
         session.clear_warnings();
+        if let Plan::Into(into) = plan
+            && let plan::into::Goal::File(_) = &into.goal
+        {
+            Box::pin(self.require(session, Privileges::FILE, "FILE")).await.map_err(|e| (e, false))?;
+        }
         let needs = &plan.names().needs;
         if !self.is_granted(session, needs) {
             Box::pin(self.authorize_in_transaction(session, needs)).await.map_err(|e| (e, false))?;
@@ -473,7 +480,8 @@ impl SqlEngine {
         session.tell_remarks();
         match done {
             Ok((rows, changed)) => {
-                let found_none = matches!((plan, &changed), (Plan::Into(_), Some(Changed { affected: 0, .. })));
+                let found_none = matches!((plan, &changed), (Plan::Into(into), Some(Changed { affected: 0, .. }))
+                    if !matches!(into.goal, plan::into::Goal::File(_)));
                 self.answer(session, s, rows, changed, out);
                 if found_none {
                     session.env.row_count = -1;
@@ -682,10 +690,11 @@ pub(super) fn is_query(text: &[u8]) -> bool {
     WORDS.iter().any(|known| known.eq_ignore_ascii_case(word)) || text.first() == Some(&b'(')
 }
 
-/// A statement that MySQL does not prepare: LOAD, and changes of procedures.
+/// A statement that MySQL does not prepare: LOAD, EXPLAIN FOR CONNECTION, and changes of procedures.
 pub(super) fn is_of_text_protocol(text: &[u8]) -> bool {
     let t = Tokens::new(&String::from_utf8_lossy(text.get(..64).unwrap_or(text)));
     t.peek_word("load")
+        || explain::connection::is_meant(&t)
         || (t.peek_word("drop") || t.peek_word("alter"))
             && ["procedure", "function", "trigger"].into_iter().any(|word| t.second_word(word))
 }

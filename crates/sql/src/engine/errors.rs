@@ -1,8 +1,10 @@
 //! Errors in MySQL's numbers, states and words; and the mapping of the cluster's error catalogue onto them.
 
+mod files;
 mod foreign_key;
 mod json;
 
+pub use files::*;
 pub use foreign_key::*;
 pub use json::*;
 
@@ -161,6 +163,10 @@ pub fn wrong_separator() -> SqlError {
 }
 pub fn long_separator() -> SqlError {
     error(1638, b"HY000", "Non-ASCII separator arguments are not fully supported".into())
+}
+pub fn fixed_of_blobs() -> SqlError {
+    let text = "You can't use fixed rowlength with BLOBs; please use 'fields terminated by'";
+    error(1084, b"42000", text.into())
 }
 pub fn fixed_to_variable() -> SqlError {
     error(1409, b"HY000", "Can't load value from file with fixed size rows to variable".into())
@@ -324,6 +330,21 @@ pub fn explain_into(format: Option<&str>) -> SqlError {
         Some(name) => error(6007, b"0A000", format!("EXPLAIN INTO does not support FORMAT={name}.")),
     }
 }
+/// As at a login.
+pub fn access_denied(user: &str, host: &str, with_password: bool) -> SqlError {
+    let using = if with_password { "YES" } else { "NO" };
+    error(1045, b"28000", format!("Access denied for user '{user}'@'{host}' (using password: {using})"))
+}
+pub fn unknown_thread(id: u32) -> SqlError {
+    error(1094, b"HY000", format!("Unknown thread id: {id}"))
+}
+pub fn not_explained() -> SqlError {
+    let text = "EXPLAIN FOR CONNECTION command is supported only for SELECT/UPDATE/INSERT/DELETE/REPLACE";
+    error(3012, b"HY000", text.to_owned())
+}
+pub fn only_integers(near: &str) -> SqlError {
+    error(1064, b"42000", format!("Only integers allowed as number here near '{near}' at line 1"))
+}
 pub fn explain_connection_into() -> SqlError {
     error(6009, b"0A000", "EXPLAIN FOR CONNECTION does not support the INTO clause.".to_owned())
 }
@@ -389,10 +410,6 @@ pub fn into_inside() -> SqlError {
     let text =
         "Misplaced INTO clause, INTO is not allowed inside subqueries, and must be placed at end of UNION clauses.";
     error(3954, b"HY000", text.into())
-}
-pub fn no_files() -> SqlError {
-    let text = "The MySQL server is running with the --secure-file-priv option so it cannot execute this statement";
-    error(1290, b"HY000", text.into())
 }
 pub fn recursive_first(name: &str) -> SqlError {
     let text = format!(

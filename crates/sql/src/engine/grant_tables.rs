@@ -19,7 +19,7 @@ use super::{
     labels, routine,
 };
 use crate::{
-    accounts::{Account, AccountName, Columns, Privileges},
+    accounts::{Account, AccountName, Columns, Privileges, Requires, requires::Named},
     json,
 };
 
@@ -225,8 +225,16 @@ fn flags<'w>(held: Privileges, words: &'w str) -> impl Iterator<Item = Datum<'st
 fn user_row(a: &Account) -> Row {
     let mut row = host_and_user(&a.name).to_vec();
     row.extend(flags(a.global, OF_USER));
-    row.push(Datum::UInt(if a.requires_tls { 2 } else { 1 }));
-    row.extend((0..3).map(|_| Datum::text("")));
+    let none = Named::default();
+    let (kind, named) = match &a.requires {
+        Requires::Nothing => (1, &none),
+        Requires::Encryption => (2, &none),
+        Requires::Certificate => (3, &none),
+        Requires::Named(named) => (4, named),
+    };
+    row.push(Datum::UInt(kind));
+    let names = [&named.cipher, &named.issuer, &named.subject];
+    row.extend(names.map(|name| Datum::text(name.clone().unwrap_or_default())));
     let (policy, limits) = (&a.policy, a.policy.limits);
     let most = [limits.questions, limits.updates, limits.connections, a.max_user_connections];
     row.extend(most.map(|count| Datum::UInt(count.into())));

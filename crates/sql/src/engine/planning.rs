@@ -16,11 +16,11 @@ use super::{
 
 pub fn plan_digest(catalog: &Catalog, env: &Env, digest: &Digest) -> Result<Cached> {
     let text = String::from_utf8_lossy(&digest.text);
-    let Ok((text, names)) = plan::into::split(&text) else { return Ok(Cached::Structural) };
+    let Ok((text, found)) = plan::into::split(&text, env.variables.syntax) else { return Ok(Cached::Structural) };
     let Ok(statement) = plan::parse(&text) else { return Ok(Cached::Structural) };
     let planner = Planner { from_digest: true, ..Planner::new(catalog, env, &text, Vec::new()) };
     match planner.plan(&plan::limited(statement, env.variables.select_limit)) {
-        Ok(plan) => match plan::into::wrap(plan, names) {
+        Ok(plan) => match plan::into::wrap(plan, found) {
             Ok(plan) => Ok(Cached::Plan(Rc::new(plan))),
             Err(_) => Ok(Cached::Structural),
         },
@@ -34,14 +34,15 @@ pub fn plan_text(catalog: &Catalog, env: &Env, text: &str, param_kinds: Vec<Kind
 }
 
 pub fn plan_limited(catalog: &Catalog, env: &Env, text: &str, param_kinds: Vec<Kind>, limit: u64) -> Result<Plan> {
-    let (text, names) = plan::into::split(text)?;
+    let (text, found) = plan::into::split(text, env.variables.syntax)?;
+    plan::into::check_file(env, found.as_ref())?;
     let statement: Statement = plan::limited(plan::parse(&text)?, limit);
     let planner = Planner::new(catalog, env, &text, param_kinds);
     let plan = planner.plan(&statement).map_err(|e| match e {
         Unplanned::Error(e) => e,
         Unplanned::Structural => errors::internal("a plan without literals"),
     })?;
-    plan::into::wrap(plan, names)
+    plan::into::wrap(plan, found)
 }
 
 /// Whether parameters or variables decide the types of a query's columns, or of what it sorts and groups by.

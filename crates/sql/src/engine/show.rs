@@ -357,6 +357,9 @@ impl SqlEngine {
     ) -> Result<()> {
         if t.word("explain") || t.word("describe") || t.word("desc") {
             let unsaid = session.env.variables.get("explain_format", false)?.as_string();
+            if let Some(asked) = explain::connection::parse(t, &unsaid)? {
+                return Box::pin(self.explain_connection(session, &asked, out)).await;
+            }
             if let Some(request) = explain::parse(t, &unsaid)? {
                 let statement = sql.get(request.begin..).unwrap_or("");
                 return Box::pin(self.explain(session, &request, statement, out)).await;

@@ -221,6 +221,7 @@ fn shape(plan: &Plan) -> String {
         Plan::Change(_) => "change".into(),
         Plan::Into(into) => match &into.goal {
             Goal::Variables(names) => format!("into {}", names.join(" ")),
+            Goal::File(clause) => clause.name.clone(),
             Goal::Session => "kept".to_owned(),
         },
     }

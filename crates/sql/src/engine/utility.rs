@@ -1,7 +1,7 @@
 //! Transaction control, USE, SHOW and the statements that are accepted without effect.
 
 use super::{
-    absent, account_parse,
+    absent, account_parse, account_random,
     assignments::split_assignments,
     characteristics::{Isolation, access_mode},
     ddl,
@@ -95,7 +95,11 @@ impl SqlEngine {
             return Box::pin(self.load_data(session, s, text, out)).await;
         }
         if let Some(clause) = account_parse::parse(&mut t)? {
-            Box::pin(self.change_accounts(session, clause)).await?;
+            let made = Box::pin(self.change_accounts(session, clause)).await?;
+            if !made.is_empty() {
+                account_random::answer(session, out, &made);
+                return Ok(());
+            }
             return ok(session, out);
         }
         if let Some(change) = event::clause::Change::parse(&mut t)? {

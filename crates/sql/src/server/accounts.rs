@@ -218,6 +218,14 @@ impl Accounts {
         let using = if with_password { "YES" } else { "NO" };
         SqlError::new(1045, b"28000", format!("Access denied for user '{user}'@'{host}' (using password: {using})"))
     }
+
+    /// The account needs a certificate, and this SQL node asks no client for one.
+    pub(crate) fn nobody_is_asked(user: &str, host: &str) -> SqlError {
+        let text = format!(
+            "Access denied for user '{user}'@'{host}': the account requires a certificate, and this SQL node takes none (it was started without --tls-ca)"
+        );
+        SqlError::new(1045, b"28000", text)
+    }
 }
 
 /// Puts what the server was given into the accounts of the cluster.

@@ -148,7 +148,11 @@ impl<E: Engine> Connection<E> {
             let text = format!("Access denied for user '{user}'@'{host}'. Account is locked.");
             return Err(SqlError::new(3118, b"HY000", text));
         }
-        if account.requires_tls && self.tls.is_none() {
+        if !account.requires.is_met_by(self.tls.as_ref()) {
+            let asks = self.shared.config.tls.as_ref().is_some_and(|tls| tls.asks);
+            if account.requires.needs_certificate() && !asks {
+                return Err(Accounts::nobody_is_asked(user, host));
+            }
             return Err(Accounts::denied(user, host, true));
         }
         let most = account.max_user_connections;

@@ -13,6 +13,7 @@
 
 mod accounts;
 mod activity;
+mod certificate;
 mod compression;
 mod connection;
 mod cursors;
@@ -30,6 +31,7 @@ mod usage;
 
 pub use accounts::Accounts;
 pub use activity::{Activity, Doing};
+pub use certificate::Certificate;
 pub use listener::{Server, ServerConfig};
 pub use output::{Collected, Mark, Output};
 pub(crate) use registry::Slot;

@@ -252,6 +252,11 @@ impl Collected {
         Output { is_unread: true, ..self.output() }
     }
 
+    /// The packets written so far have been taken; a result that is open stays so.
+    pub fn forget(&mut self) {
+        self.buffer.clear();
+    }
+
     /// The packets written so far.
     pub fn bytes(&self) -> &[u8] {
         self.buffer.complete()

@@ -2,7 +2,8 @@
 //!
 //! A client asks for it by a short packet in the place of its login and goes on with its first TLS record at once. What has come behind that packet is given to
 //! TLS, never read as a command: nobody can slip a statement in before the handshake. The login and everything after it is encrypted. There is no resumption of
-//! sessions between threads or servers, and no certificate of clients is asked for.
+//! sessions between threads or servers. Clients are asked for certificates where the server has been given the authorities that it trusts; who has none comes in all the same, and it is the account
+//! that may want one (REQUIRE X509). One that no such authority has signed ends the handshake.
 //!
 //! The server gets its certificate when it starts; another one needs a restart of the SQL node.
 
@@ -13,14 +14,16 @@ use std::{
     task::{Context, Poll, ready},
 };
 
-use super::compression::Compressed;
+use super::{certificate::Certificate, compression::Compressed};
 use crate::wire::compressed::Compression;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_rustls::{
     TlsAcceptor,
     rustls::{
-        self, ServerConfig,
+        self, RootCertStore, ServerConfig,
+        crypto::CryptoProvider,
         pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
+        server::{WebPkiClientVerifier, danger::ClientCertVerifier},
     },
     server::TlsStream,
 };
@@ -31,6 +34,8 @@ pub struct Tls {
     config: Arc<ServerConfig>,
     /// Who does not ask for it is refused (3159).
     pub required: bool,
+    /// Clients are asked for certificates.
+    pub asks: bool,
 }
 
 /// How a connection is encrypted, as `SHOW STATUS LIKE 'Ssl_%'` tells it.
@@ -38,29 +43,53 @@ pub struct Tls {
 pub struct TlsSession {
     pub version: String,
     pub cipher: String,
+    /// Of the client, signed by an authority that the server trusts.
+    pub certificate: Option<Certificate>,
 }
 
 impl Tls {
-    /// From a chain of certificates, the server's own first, and its private key, both as PEM.
+    /// From a chain of certificates, the server's own first, and its private key, both as PEM; `authorities`: certificates of those that clients are vouched for by.
     ///
     /// # Errors
     /// What is wrong with them, for people.
-    pub fn from_pem(chain: &[u8], key: &[u8], required: bool) -> Result<Tls, String> {
-        let chain: Vec<CertificateDer<'static>> = CertificateDer::pem_slice_iter(chain)
-            .collect::<Result<_, _>>()
-            .map_err(|e| format!("the certificates cannot be read: {e}"))?;
-        if chain.is_empty() {
-            return Err("there is no certificate (a PEM block BEGIN CERTIFICATE)".to_owned());
-        }
+    pub fn from_pem(chain: &[u8], key: &[u8], authorities: Option<&[u8]>, required: bool) -> Result<Tls, String> {
+        let chain = certificates(chain)?;
         let key = PrivateKeyDer::from_pem_slice(key)
             .map_err(|e| format!("the private key cannot be read (a PEM block BEGIN PRIVATE KEY): {e}"))?;
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-        let config = ServerConfig::builder_with_provider(provider)
+        let config = ServerConfig::builder_with_provider(provider.clone())
             .with_safe_default_protocol_versions()
-            .and_then(|builder| builder.with_no_client_auth().with_single_cert(chain, key))
+            .map_err(|e| e.to_string())
+            .and_then(|builder| {
+                let builder = match authorities {
+                    Some(authorities) => builder.with_client_cert_verifier(verifier(authorities, provider)?),
+                    None => builder.with_no_client_auth(),
+                };
+                builder.with_single_cert(chain, key).map_err(|e| e.to_string())
+            })
             .map_err(|e| format!("the certificate and the private key cannot be used: {e}"))?;
-        Ok(Tls { config: Arc::new(config), required })
+        Ok(Tls { config: Arc::new(config), required, asks: authorities.is_some() })
     }
+}
+
+fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
+    let list: Vec<CertificateDer<'static>> = CertificateDer::pem_slice_iter(pem)
+        .collect::<Result<_, _>>()
+        .map_err(|e| format!("the certificates cannot be read: {e}"))?;
+    if list.is_empty() {
+        return Err("there is no certificate (a PEM block BEGIN CERTIFICATE)".to_owned());
+    }
+    Ok(list)
+}
+
+/// Takes who has no certificate, and of those with one who is vouched for.
+fn verifier(authorities: &[u8], provider: Arc<CryptoProvider>) -> Result<Arc<dyn ClientCertVerifier>, String> {
+    let mut roots = RootCertStore::empty();
+    for authority in certificates(authorities)? {
+        roots.add(authority).map_err(|e| format!("an authority cannot be used: {e}"))?;
+    }
+    let builder = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
+    builder.allow_unauthenticated().build().map_err(|e| format!("the authorities cannot be used: {e}"))
 }
 
 /// A client's stream, before or after the changes to TLS and to compressed packets.
@@ -104,7 +133,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Transport<S> {
             _ => return None,
         };
         let suite = format!("{:?}", connection.negotiated_cipher_suite()?.suite());
-        Some(TlsSession { version: version.to_owned(), cipher: suite.replacen("TLS13_", "TLS_", 1) })
+        let certificate = connection.peer_certificates().and_then(|chain| Certificate::read(chain.first()?));
+        Some(TlsSession { version: version.to_owned(), cipher: suite.replacen("TLS13_", "TLS_", 1), certificate })
     }
 }
 

@@ -181,6 +181,24 @@ async fn rows(
     }
 }
 
+/// Puts the rows of `s.images` into the table, as a part of a transaction that the caller ends. A generated value that is there already refuses them.
+pub async fn store_made(cluster: Cluster<'_>, session: &mut Session, s: &mut Scratch, plan: &Insert) -> Done<Outcome> {
+    let table = &plan.table;
+    session.transaction.get_or_insert_with(|| cluster.client.begin());
+    let sent = match refers(cluster, session, table) {
+        true => Box::pin(referring(cluster, session, s, table)).await?,
+        false => pin!(plain(cluster, session, s, table)).await?,
+    };
+    let outcome = match sent {
+        Sent::Done(outcome) => outcome,
+        Sent::Taken(e) => return Err(e.into()),
+    };
+    if table.triggers().is_some_and(|triggers| triggers.has(Event::Insert)) {
+        Box::pin(fire_after(cluster, session, s, table)).await?;
+    }
+    Ok(outcome)
+}
+
 /// Rows that were written have their AFTER triggers.
 async fn fire_after(cluster: Cluster<'_>, session: &mut Session, s: &mut Scratch, table: &Table) -> Done<()> {
     session.remember(&table.schema);

@@ -1,15 +1,17 @@
-//! Queries whose rows are not for the client: SELECT ... INTO @a, @b, and what a procedure reads.
+//! Queries whose rows are not for the client: SELECT ... INTO @a, @b, INTO OUTFILE, and what a procedure reads.
 
-use super::{Changed, Cluster, Info, change_joined, query, read};
+use super::{Changed, Cluster, Info, change_joined, query, read, target::Target};
 use crate::engine::{
     errors,
     expr::Datum,
+    files::{clause::Clause, write::Written},
     plan::{
         Select,
         into::{Goal, Into},
     },
-    session::{Done, Scratch, Session},
+    session::{Done, Fail, Scratch, Session},
 };
+use apus_types::ErrorCode;
 
 pub async fn select(
     cluster: Cluster<'_>,
@@ -18,11 +20,19 @@ pub async fn select(
     plan: &Into,
     params: &[Datum<'_>],
 ) -> Done<Changed> {
-    let rows = rows(cluster, session, s, &plan.query, params).await?;
+    if plan.is_deprecated {
+        session.env.note(errors::into_deprecated());
+    }
+    if let Goal::File(clause) = &plan.goal {
+        return Box::pin(into_file(cluster, session, s, (&plan.query, clause), params)).await;
+    }
+    let mut values = query::Values::default();
+    rows(cluster, session, s, &plan.query, params, &mut values).await?;
+    let rows = values.rows;
     let affected = rows.len() as u64;
     let names = match &plan.goal {
         Goal::Variables(names) => names,
-        Goal::Session => {
+        Goal::Session | Goal::File(_) => {
             session.collected = rows;
             return Ok(Changed { affected, last_insert_id: 0, info: Info::None });
         }
@@ -39,22 +49,52 @@ pub async fn select(
     Ok(Changed { affected, last_insert_id: 0, info: Info::None })
 }
 
-async fn rows(
+/// Attempts of a statement that writes a file at a snapshot of its own: where a data node dies, the one that lives may not have it.
+const SNAPSHOTS_MAX: u32 = 3;
+
+/// What was written before an error stays.
+async fn into_file(
+    cluster: Cluster<'_>,
+    session: &mut Session,
+    s: &mut Scratch,
+    (plan, clause): (&Select, &Clause),
+    params: &[Datum<'_>],
+) -> Done<Changed> {
+    let mut attempt = 0;
+    loop {
+        attempt += 1;
+        let mut written = Written::create(session, clause, plan).await?;
+        let done = rows(cluster, session, s, plan, params, &mut written).await;
+        if attempt < SNAPSHOTS_MAX && !session.in_transaction() && session.snapshot.is_none() && is_too_old(&done) {
+            session.env.forget_assigned();
+            continue;
+        }
+        let affected = written.finish(session).await;
+        session.env.found_rows = done?;
+        return Ok(Changed { affected: affected?, last_insert_id: 0, info: Info::None });
+    }
+}
+
+fn is_too_old(done: &Done<u64>) -> bool {
+    matches!(done, Err(Fail::Client(e)) if e.code == ErrorCode::SnapshotTooOld)
+}
+
+/// Gives the rows of a query to somebody; how many there are without its LIMIT, if that was asked.
+async fn rows<T: Target>(
     cluster: Cluster<'_>,
     session: &mut Session,
     s: &mut Scratch,
     plan: &Select,
     params: &[Datum<'_>],
-) -> Done<Vec<Vec<Datum<'static>>>> {
-    let mut values = query::Values::default();
+    out: &mut T,
+) -> Done<u64> {
     if let Some(locked) = &plan.locked {
-        Box::pin(change_joined::select(cluster, session, s, plan, locked, params, &mut values)).await?;
-        return Ok(values.rows);
+        return Box::pin(change_joined::select(cluster, session, s, plan, locked, params, out)).await;
     }
     if let (Some(_), Some(table), Some(access)) = (&plan.lock, &plan.table, &plan.access) {
-        Box::pin(read::select_locked(cluster, session, s, plan, table, access, params, &mut values)).await?;
-        return Ok(values.rows);
+        return Box::pin(read::select_locked(cluster, session, s, plan, table, access, params, out)).await;
     }
     let snapshot = session.reading_at(cluster.client).await?;
-    query::collect_at(cluster, session, plan, params, snapshot).await
+    let run = query::of_session(cluster, session, params, snapshot);
+    query::into(&run, plan, Default::default(), out).await
 }

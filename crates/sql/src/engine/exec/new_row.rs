@@ -262,7 +262,7 @@ impl<'a> Making<'a> {
     }
 
     /// The value of a column's type that has all bits zero.
-    fn zero(&self, c: &Column) -> errors::Result<Datum<'a>> {
+    pub fn zero(&self, c: &Column) -> errors::Result<Datum<'a>> {
         match labels::in_place_of_null(c.ty) {
             Some(value) => Ok(value),
             None => convert::assign_leniently(c, convert::implicit_default(c.ty), self.assign),

@@ -2,9 +2,10 @@
 //!
 //! - [`columns`]: a row for each table. [`steps`]: the steps of a plan, with [`names`] for what they compute, [`reads`] for how they read tables and [`joins`] for how
 //!   they join them; [`tree`] prints them as text and [`json`] as a document.
-//! - [`run`]: answers the statement.
+//! - [`run`]: answers the statement. [`connection`]: that of another connection.
 
 pub mod columns;
+pub mod connection;
 mod joins;
 pub mod json;
 mod names;
@@ -93,7 +94,7 @@ pub fn parse(t: &mut Tokens, unsaid: &str) -> Result<Option<Request>> {
             return Err(match (is_analyzed, variable) {
                 (_, Some(_)) => errors::explain_connection_into(),
                 (true, None) => errors::not_supported("EXPLAIN ANALYZE FOR CONNECTION"),
-                (false, None) => errors::not_supported("EXPLAIN FOR CONNECTION"),
+                (false, None) => t.error(),
             });
         }
         if !t.word("schema") {

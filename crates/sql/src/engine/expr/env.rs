@@ -13,6 +13,7 @@ use crate::{
         authorize::Identity,
         errors,
         exec::probe,
+        files::Begun,
         routine::code::Names,
         session::{WARNINGS_MAX, cut},
         stored,
@@ -79,6 +80,8 @@ pub struct Env {
     counts: RefCell<Option<probe::Counts>>,
     /// Variables of a procedure that the statement which is planned may name.
     pub names: Option<Names>,
+    /// The file that the statement under way writes.
+    pub begun_file: RefCell<Option<Begun>>,
 }
 
 /// What an environment knows of the statement under way.
@@ -95,6 +98,7 @@ pub struct OfStatement {
     sleep_seconds: f64,
     lock_calls: Calls,
     stored: stored::Calls,
+    begun_file: Option<Begun>,
 }
 
 /// How many errors and warnings (errors among them) a statement left behind.
@@ -140,6 +144,7 @@ impl Env {
             stored: RefCell::default(),
             counts: RefCell::default(),
             names: None,
+            begun_file: RefCell::default(),
         }
     }
 
@@ -242,6 +247,7 @@ impl Env {
         self.lock_calls.borrow_mut().clear();
         self.stored.take();
         self.sleep_seconds.set(0.0);
+        self.begun_file.take();
     }
     /// As [`Env::start_step`]; the clock stands still within a statement.
     pub fn start_step_at(&self, within: u32) {
@@ -268,6 +274,7 @@ impl Env {
             sleep_seconds: self.sleep_seconds.get(),
             lock_calls: self.lock_calls.take(),
             stored: self.stored.take(),
+            begun_file: self.begun_file.take(),
         }
     }
     /// It has ended.
@@ -284,6 +291,7 @@ impl Env {
         self.sleep_seconds.set(statement.sleep_seconds);
         self.lock_calls.replace(statement.lock_calls);
         self.stored.replace(statement.stored);
+        self.begun_file.replace(statement.begun_file);
     }
     /// Whose a view or a procedure is that the session makes.
     pub fn definer(&self) -> (String, String) {

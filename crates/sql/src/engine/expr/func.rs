@@ -11,6 +11,7 @@ use super::{
 use crate::{
     engine::{
         errors::{self, Result},
+        files,
         user_lock::calls::{Call, lock_name},
     },
     wire::constants::SERVER_VERSION,
@@ -271,6 +272,7 @@ functions! {
     Uuid, 0..=0, ["uuid"];
     UuidShort, 0..=0, ["uuid_short"];
     Sleep, 1..=1, ["sleep"];
+    LoadFile, 1..=1, ["load_file"];
     GetLock, 2..=2, ["get_lock"];
     ReleaseLock, 1..=1, ["release_lock"];
     ReleaseAllLocks, 0..=0, ["release_all_locks"];
@@ -291,6 +293,7 @@ impl Func {
                     | Func::Uuid
                     | Func::UuidShort
                     | Func::Sleep
+                    | Func::LoadFile
                     | Func::LastInsertId
                     | Func::Assign
             )
@@ -390,9 +393,8 @@ impl Func {
         };
         match self {
             FullTextRank => Kind::Double,
-            Encoded | Unhex | Char | BinaryLiteral | RowKey | FullTextRow | FromBase64 | UuidToBin | Inet6Aton => {
-                Kind::Bytes
-            }
+            LoadFile | Encoded | Unhex | Char | BinaryLiteral | RowKey | FullTextRow | FromBase64 | UuidToBin
+            | Inet6Aton => Kind::Bytes,
             Collate | ConvertUsing | Introduced => Kind::Text,
             Concat | ConcatWs | Substring | Left | Right | Trim | LTrim | RTrim | Replace | LPad | RPad | Reverse
             | Repeat | Upper | Lower | Insert | SubstringIndex => {
@@ -555,7 +557,9 @@ impl Func {
             }),
             Greatest | Least => extreme(args, self == Greatest, collation, cx),
             Database | Version | User | CurrentUser | CurrentRole | ConnectionId | LastInsertId | RowCount
-            | QueryAttribute | FoundRows | Uuid | UuidShort | Sleep | Rand | Assign => self.session(args, cx),
+            | QueryAttribute | FoundRows | Uuid | UuidShort | Sleep | Rand | LoadFile | Assign => {
+                self.session(args, cx)
+            }
             _ if self.is_of_user_locks() => self.user_lock(args, cx),
             _ if self.is_json() => json::call(self, args, cx),
             _ => func_math::call(self, args, cx),
@@ -633,6 +637,7 @@ impl Func {
                 ))
             }
             Func::UuidShort => Datum::UInt(uuid_short(env)),
+            Func::LoadFile => files::load_file(&args[0].eval(cx)?, env)?,
             Func::Sleep => {
                 let seconds = args[0].eval(cx)?.number().map_or(0.0, Number::to_f64);
                 env.sleep_seconds.set(env.sleep_seconds.get() + seconds.clamp(0.0, 86_400.0));

@@ -10,11 +10,14 @@
 //! escape character `0 b n r t Z` stand for control characters and `N` for NULL, everything else for itself; where it is the encloser, too, it only
 //! escapes itself. A row ends at its terminator, or at the end of the file; what of it is more than is wanted is skipped. In a multi-byte character no
 //! separator is looked for.
+//!
+//! Where there is neither separator nor encloser, a row is as many bytes as its columns have at most ([`Lines::of_fixed`]); a terminator that comes before ends it, and what stands before the terminator
+//! behind it is skipped.
 
 use apus_types::collate::Charset;
 
-use super::statement::{Format, has_long_characters, is_character, length};
 use crate::engine::errors::{self, Result};
+use crate::engine::files::format::{Format, has_long_characters, is_character, length};
 use crate::wire::{
     SqlError,
     characters::{self, Spoken},
@@ -92,6 +95,9 @@ pub struct Lines {
     mode: Mode,
     /// Lines to skip.
     skips: u64,
+    /// Bytes of each field where rows are of fixed lengths; else empty.
+    widths: Vec<usize>,
+    whole: usize,
     /// Fields of the row, one behind the other.
     text: Vec<u8>,
     fields: Vec<Span>,
@@ -108,8 +114,13 @@ impl Lines {
             special[0x80..].fill(true);
         }
         let mode = if skips > 0 && !format.line.is_empty() { Mode::Skip } else { Mode::Start };
-        let (window, text, fields) = Default::default();
-        Lines { format, special, window, at: 0, enough: 0, is_whole: false, mode, skips, text, fields }
+        let (window, widths, whole, text, fields) = Default::default();
+        Lines { format, special, window, at: 0, enough: 0, is_whole: false, mode, skips, widths, whole, text, fields }
+    }
+
+    /// Of rows of `whole` bytes, whose fields have so many bytes each.
+    pub fn of_fixed(format: Format, skips: u64, (widths, whole): (Vec<usize>, usize)) -> Lines {
+        Lines { widths, whole, ..Lines::new(format, skips) }
     }
 
     /// More of the file has come.
@@ -273,6 +284,9 @@ impl Lines {
     fn row(&mut self, wanted: usize) -> std::result::Result<Ended, Stop> {
         self.text.clear();
         self.fields.clear();
+        if !self.widths.is_empty() {
+            return self.fixed_row();
+        }
         let mut at = self.at;
         let ended = loop {
             if self.byte(at)?.is_none() {
@@ -284,6 +298,41 @@ impl Lines {
                 Ended::Line | Ended::File => break Ended::Line,
             }
         };
+        self.at = at;
+        Ok(ended)
+    }
+
+    /// [`Lines::row`] of one of fixed lengths.
+    fn fixed_row(&mut self) -> std::result::Result<Ended, Stop> {
+        let (mut at, whole) = (self.at, self.whole);
+        let mut ended = Ended::Field;
+        while self.text.len() < whole {
+            let Some(b) = self.byte(at)? else {
+                ended = if self.text.is_empty() { Ended::File } else { Ended::Line };
+                break;
+            };
+            if self.format.escaped == Some(b) {
+                let next = self.byte(at + 1)?;
+                self.text.push(next.map_or(b, characters::unescape));
+                at += if next.is_some() { 2 } else { 1 };
+                continue;
+            }
+            if self.comes(at, &self.format.line)? {
+                at += self.format.line.len();
+                ended = Ended::Line;
+                break;
+            }
+            self.text.push(b);
+            at += 1;
+        }
+        let (mut start, length) = (0, self.text.len());
+        for width in &self.widths {
+            if start < length {
+                let end = length.min(start.saturating_add(*width));
+                self.fields.push(Span { start, end, is_null: false });
+                start = end;
+            }
+        }
         self.at = at;
         Ok(ended)
     }
@@ -390,7 +439,10 @@ mod tests {
 
     /// The rows of a file that comes in pieces of `piece` bytes; NULL is `~`, a row that was cut ends with `+`.
     fn read(format: &Format, skips: u64, wanted: usize, file: &[u8], piece: usize) -> Vec<String> {
-        let mut lines = Lines::new(format.clone(), skips);
+        read_by(Lines::new(format.clone(), skips), wanted, file, piece)
+    }
+
+    fn read_by(mut lines: Lines, wanted: usize, file: &[u8], piece: usize) -> Vec<String> {
         let (mut pieces, mut rows) = (file.chunks(piece), Vec::new());
         loop {
             match lines.next(wanted, rows.len() + 1).unwrap() {
@@ -407,6 +459,31 @@ mod tests {
                     let row: Vec<String> = (0..lines.field_count()).map(show).collect();
                     rows.push(row.join("|") + if is_cut { "+" } else { "" });
                 }
+            }
+        }
+    }
+
+    #[test]
+    fn rows_of_fixed_lengths() {
+        let fixed = format(|f| f.terminated.clear());
+        let unended = format(|f| {
+            f.terminated.clear();
+            f.line.clear();
+        });
+        for (format, skips, file, rows) in [
+            (
+                &fixed,
+                0,
+                "abcde\nab\n\na\\\nbcde\nabcdefg\nxyz",
+                &["abc|de", "ab", "", "a\nb|cd+", "abc|de+", "xyz"][..],
+            ),
+            (&fixed, 1, "head\nabcde\n", &["abc|de"]),
+            (&unended, 0, "abcdefghijk", &["abc|de", "fgh|ij", "k"]),
+            (&fixed, 0, "ab\\", &["ab\\"]),
+        ] {
+            for piece in 1..=file.len() {
+                let lines = Lines::of_fixed(format.clone(), skips, (vec![3, 2], 5));
+                assert_eq!(read_by(lines, 2, file.as_bytes(), piece), rows, "{file:?} in pieces of {piece}");
             }
         }
     }

@@ -1,12 +1,14 @@
-//! LOAD DATA LOCAL INFILE.
+//! LOAD DATA INFILE, with and without LOCAL.
 //!
 //! ```text
-//! statement -> plan of an INSERT into its columns -> client is asked for the file -> rows -> batches of the INSERT path -> commit
+//! statement -> plan of an INSERT into its columns -> client is asked for the file, or it is opened here -> rows -> batches of the INSERT path -> commit
 //! ```
 //!
 //! The file is cut into rows ([`lines`]) as it comes, and rows are stored 1000 at a time as INSERT IGNORE or REPLACE store theirs ([`exec::conflict`]): a SQL node
 //! holds a batch and the row that is read, however long the file is. All rows are one transaction, or belong to the one that is open. The file comes once:
 //! what fails in the middle is rolled back and told to the client, not tried again here.
+//!
+//! Which files of this machine may be read is said in [`crate::engine::files`]. They go by the rules of INSERT unless the statement says IGNORE or REPLACE: in strict mode what cannot be stored as it is ends it.
 //!
 //! As in MySQL, what comes from a client goes by the rules of IGNORE unless the statement says REPLACE: rows whose keys are taken are skipped, values
 //! are stored as well as they can be, each with a warning. With REPLACE strict mode holds.
@@ -16,9 +18,12 @@ mod statement;
 
 use std::{pin::pin, rc::Rc};
 
-use apus_types::collate::Charset;
+use apus_types::{
+    ColumnType, TableSchema,
+    collate::{Charset, from_latin1},
+};
 use lines::{Field, Lines, Next};
-use statement::{Load, Target};
+use statement::{Duplicates, Load, Target};
 
 use super::{
     catalog::Catalog,
@@ -30,6 +35,7 @@ use super::{
         triggered,
     },
     expr::{Context, Datum, Expr},
+    files::{Reader, encode::width_of_column},
     information_schema,
     keys::{self, Strings},
     plan::{Insert, Plan},
@@ -38,7 +44,7 @@ use super::{
     session::{Done, Scratch, Session},
 };
 use crate::{
-    accounts::Privileges,
+    accounts::{Privileges, Secret},
     server::Output,
     wire::{SqlError, capability, characters::Spoken},
 };
@@ -50,6 +56,8 @@ const BATCH_BYTES_MAX: usize = 4 << 20;
 struct Planned {
     insert: Box<Insert>,
     goals: Vec<Goal>,
+    /// Bytes of each field, and of all, where rows are of fixed lengths; else none.
+    widths: (Vec<usize>, usize),
     /// SET.
     assignments: Vec<(u16, Expr)>,
     /// An assignment reads the row.
@@ -82,28 +90,18 @@ impl SqlEngine {
         text: &str,
         out: &mut Output<'_>,
     ) -> Result<()> {
-        let load = Load::parse(text, session.env.variables.syntax)?;
+        let variables = &session.env.variables;
+        let load = Load::parse(text, variables.syntax, variables.of_database())?;
         if !load.is_local {
-            return Err(errors::no_files());
+            return Box::pin(self.load_data_here(session, s, &load, out)).await;
         }
         if session.info.capabilities & capability::LOCAL_FILES == 0 || !session.env.variables.local_infile() {
             return Err(errors::local_files_disabled());
         }
         let (catalog, planned) = self.plan_load(session, &load).await?;
-        if session.is_read_only() {
-            let table = &planned.insert.table.schema.name;
-            return Err(if session.locks_tables {
-                errors::locked_to_read(table)
-            } else {
-                errors::read_only_transaction()
-            });
-        }
-        check_format(&load)?;
-        if load.has_long_separator {
-            session.warn_error(&errors::long_separator());
-        }
         out.ask_for_file(load.file.as_bytes()).await?;
-        let done = pin!(self.load_file(session, s, &catalog, &load, &planned, out)).await;
+        let source = Source::Client(out);
+        let done = pin!(self.load_file(session, s, &catalog, &load, &planned, source)).await;
         match done {
             Ok(changed) => {
                 self.answer(session, s, 0, Some(changed), out);
@@ -116,6 +114,29 @@ impl SqlEngine {
         }
     }
 
+    /// LOAD DATA INFILE of a file of this machine.
+    async fn load_data_here(
+        &self,
+        session: &mut Session,
+        s: &mut Scratch,
+        load: &Load,
+        out: &mut Output<'_>,
+    ) -> Result<()> {
+        if let Some(me) = self.identity(session).await?
+            && !me.rights.global.contains(Privileges::FILE)
+        {
+            let has_password = me.account.auth.secret != Secret::Empty;
+            return Err(errors::access_denied(&session.env.user, &session.env.host, has_password));
+        }
+        let (catalog, planned) = self.plan_load(session, load).await?;
+        let places = session.env.variables.places().clone();
+        let reader = Reader::open(places, &load.file, &session.info.interrupt).await?;
+        let source = Source::Here(reader);
+        let changed = pin!(self.load_file(session, s, &catalog, load, &planned, source)).await?;
+        self.answer(session, s, 0, Some(changed), out);
+        Ok(())
+    }
+
     async fn plan_load(&self, session: &mut Session, load: &Load) -> Result<(Rc<Catalog>, Planned)> {
         // What a field gives them is a text, whatever they were before.
         for target in &load.targets {
@@ -125,7 +146,10 @@ impl SqlEngine {
         }
         session.env.keep_assigned();
         let database = load.table.0.clone().or_else(|| session.env.database.clone()).ok_or_else(errors::no_database)?;
-        let needed = if load.replaces { Privileges::INSERT.union(Privileges::DELETE) } else { Privileges::INSERT };
+        let needed = match load.duplicates {
+            Duplicates::Replace => Privileges::INSERT.union(Privileges::DELETE),
+            Duplicates::Refuse | Duplicates::Ignore => Privileges::INSERT,
+        };
         self.require_on_columns(session, (&database, &load.table.1), needed).await?;
         let mut catalog = self.catalog().await?;
         let mut planned = match Planned::new(&catalog, session, load) {
@@ -142,6 +166,17 @@ impl SqlEngine {
             planned = Planned::new(&catalog, session, load)?;
         }
         self.authorize_in_transaction(session, &planned.insert.names.needs).await?;
+        if session.is_read_only() {
+            let table = &planned.insert.table.schema.name;
+            return Err(if session.locks_tables {
+                errors::locked_to_read(table)
+            } else {
+                errors::read_only_transaction()
+            });
+        }
+        if load.has_long_separator {
+            session.warn_error(&errors::long_separator());
+        }
         Ok((catalog, planned))
     }
 
@@ -153,7 +188,7 @@ impl SqlEngine {
         catalog: &Catalog,
         load: &Load,
         planned: &Planned,
-        out: &mut Output<'_>,
+        source: Source<'_, '_>,
     ) -> Result<Changed> {
         let reads = session.reads.clone();
         let cluster = self.cluster(catalog, &reads);
@@ -177,7 +212,7 @@ impl SqlEngine {
             Err(e)
         } else {
             let mut loading = Loading::new(session, s, load, planned);
-            pin!(loading.run(cluster, session, s, out)).await
+            pin!(loading.run(cluster, session, s, source)).await
         };
         session.in_use.truncate(in_use);
         session.is_own_transaction = false;
@@ -205,17 +240,27 @@ impl SqlEngine {
     }
 }
 
-/// What MySQL does without separators, by the lengths of columns, is not there.
-fn check_format(load: &Load) -> Result<()> {
+/// The lengths of fields that nothing separates or encloses: those of their columns; and of the row. A column of any length takes what is left before the terminator.
+///
+/// # Errors
+/// 1084, 1409: there is no such length.
+fn widths(load: &Load, goals: &[Goal], schema: &TableSchema) -> Result<(Vec<usize>, usize)> {
+    let (mut widths, mut whole) = (Vec::new(), 0);
     if !load.format.terminated.is_empty() || load.format.enclosed.is_some() {
-        return Ok(());
+        return Ok((widths, whole));
     }
-    match load.targets.iter().any(|target| matches!(target, Target::Variable(_))) {
-        true => Err(errors::fixed_to_variable()),
-        false => {
-            Err(errors::not_supported("LOAD DATA of rows of fixed lengths (FIELDS TERMINATED BY '' ENCLOSED BY '')"))
+    for goal in goals {
+        let Goal::Column(column) = goal else { return Err(errors::fixed_to_variable()) };
+        let ty = schema.columns[usize::from(*column)].ty;
+        let is_blob = matches!(ty, ColumnType::Text { .. } | ColumnType::Blob { .. } | ColumnType::Json);
+        if is_blob && load.format.line.is_empty() {
+            return Err(errors::fixed_of_blobs());
         }
+        let width = if is_blob { usize::MAX } else { width_of_column(schema, *column) as usize };
+        whole = usize::saturating_add(whole, width);
+        widths.push(width);
     }
+    Ok((widths, whole))
 }
 
 impl Planned {
@@ -249,7 +294,8 @@ impl Planned {
             !columns.is_empty()
         };
         let reads_row = assignments.iter().any(|(_, e)| reads(e));
-        Ok(Planned { insert, goals, assignments, reads_row })
+        let widths = widths(load, &goals, &insert.table.schema)?;
+        Ok(Planned { insert, goals, widths, assignments, reads_row })
     }
 }
 
@@ -263,10 +309,26 @@ fn assignments(catalog: &Catalog, session: &Session, load: &Load, insert: &Inser
     }
 }
 
+/// Where the bytes of the file come from.
+enum Source<'o, 'a> {
+    Client(&'o mut Output<'a>),
+    Here(Reader),
+}
+
+impl Source<'_, '_> {
+    /// `None`: that was all.
+    async fn next(&mut self) -> Result<Option<&[u8]>> {
+        match self {
+            Source::Client(out) => out.next_of_file().await,
+            Source::Here(reader) => reader.next().await,
+        }
+    }
+}
+
 /// A file on its way into a table.
 struct Loading<'l> {
     planned: &'l Planned,
-    replaces: bool,
+    duplicates_are: Duplicates,
     charset: Spoken,
     lines: Lines,
     /// For each column of the table.
@@ -294,9 +356,9 @@ impl<'l> Loading<'l> {
         s.warned.clear();
         Loading {
             planned,
-            replaces: load.replaces,
+            duplicates_are: load.duplicates,
             charset: load.format.charset,
-            lines: Lines::new(load.format.clone(), load.skips),
+            lines: Lines::of_fixed(load.format.clone(), load.skips, planned.widths.clone()),
             cells: Vec::new(),
             draft: Vec::new(),
             draft_row: Strings::default(),
@@ -316,7 +378,7 @@ impl<'l> Loading<'l> {
         cluster: Cluster<'_>,
         session: &mut Session,
         s: &mut Scratch,
-        out: &mut Output<'_>,
+        mut source: Source<'_, '_>,
     ) -> Done<Changed> {
         let one_by_one = triggered::is_one_by_one(&self.planned.insert);
         loop {
@@ -324,7 +386,7 @@ impl<'l> Loading<'l> {
                 Next::End => break,
                 Next::Missing => {
                     session.env.may_go_on()?;
-                    match out.next_of_file().await? {
+                    match source.next().await? {
                         Some(bytes) => self.lines.push(bytes),
                         None => self.lines.finish(),
                     }
@@ -344,7 +406,8 @@ impl<'l> Loading<'l> {
             session.env.last_insert_id.set(self.generated);
         }
         let (records, duplicates) = (self.records - self.refused, self.duplicates);
-        let (deleted, skipped) = if self.replaces { (duplicates, 0) } else { (0, duplicates) };
+        let is_replacing = self.duplicates_are == Duplicates::Replace;
+        let (deleted, skipped) = if is_replacing { (duplicates, 0) } else { (0, duplicates) };
         Ok(Changed { affected: self.affected, last_insert_id: 0, info: Info::Loaded { records, deleted, skipped } })
     }
 
@@ -357,7 +420,10 @@ impl<'l> Loading<'l> {
             cluster.auto_increment.raise(cluster.client, counters, schema, column, value).await?;
         }
         if !s.images.is_empty() {
-            let outcome = pin!(conflict::insert_rows(cluster, session, s, insert, &[])).await?;
+            let outcome = match self.duplicates_are {
+                Duplicates::Refuse => pin!(insert::store_made(cluster, session, s, insert)).await?,
+                _ => pin!(conflict::insert_rows(cluster, session, s, insert, &[])).await?,
+            };
             self.affected += outcome.affected;
             self.duplicates += outcome.duplicates;
             self.refused += outcome.refused;
@@ -385,12 +451,14 @@ impl<'l> Loading<'l> {
         let planned = self.planned;
         let insert = &*planned.insert;
         self.place_fields(session)?;
+        self.draft_missing(session, s)?;
         if planned.reads_row {
             self.draft_columns(session, s)?;
         } else {
             self.place_assignments(session, s)?;
         }
         let made = {
+            let charset = self.charset;
             let Loading { lines, cells, draft, numbers, hidden, row, records, .. } = self;
             let given = |column: usize| match cells[column] {
                 Cell::Unnamed => Given::Unnamed,
@@ -398,7 +466,9 @@ impl<'l> Loading<'l> {
                 Cell::Missing => Given::Missing,
                 Cell::Assigned(at) => Given::Expr(&planned.assignments[at].1),
                 Cell::Drafted => Given::Made(draft[column].borrowed()),
-                Cell::Field(at) => Given::Value(datum(lines.field(at), Spoken::DEFAULT)),
+                Cell::Field(at) => {
+                    Given::Value(field_of(lines.field(at), charset, insert.table.schema.columns[column].ty))
+                }
             };
             // Values of AUTO_INCREMENT are taken for as many rows as have come, so that few are left over.
             let ahead = (*records as usize).min(insert::INSERT_BATCH);
@@ -411,7 +481,7 @@ impl<'l> Loading<'l> {
             s.warned.push((self.row, u8::from(e.errno == 1263)), e);
         }
         if let Some(failed) = insert::check_made(session, s, insert, &[])? {
-            if self.replaces {
+            if self.is_strict() {
                 return Err(failed.into());
             }
             session.env.take_notes().into_iter().for_each(|e| s.warned.push((self.row, 0), e));
@@ -428,9 +498,14 @@ impl<'l> Loading<'l> {
         Ok(())
     }
 
-    /// An error in strict mode with REPLACE, otherwise a warning.
+    /// The rules are not those of IGNORE.
+    fn is_strict(&self) -> bool {
+        self.duplicates_are != Duplicates::Ignore
+    }
+
+    /// An error in strict mode, unless the rules are those of IGNORE; otherwise a warning.
     fn refuse(&self, session: &Session, s: &mut Scratch, order: u8, e: SqlError) -> Result<()> {
-        if self.replaces && session.env.variables.strict {
+        if self.is_strict() && session.env.variables.strict {
             return Err(e);
         }
         s.warned.push((self.row, order), e);
@@ -457,6 +532,27 @@ impl<'l> Loading<'l> {
         Ok(())
     }
 
+    /// Of a row of fixed lengths what is missing is zero, not NULL, as in MySQL.
+    fn draft_missing(&mut self, session: &Session, s: &mut Scratch) -> Result<()> {
+        if self.planned.widths.0.is_empty() || !self.cells.contains(&Cell::Missing) {
+            return Ok(());
+        }
+        let insert = &*self.planned.insert;
+        let making = Making::new(session, insert, &[], self.row);
+        self.draft.resize(self.cells.len(), Datum::Null);
+        for (column, draft) in self.draft.iter_mut().enumerate() {
+            if self.cells[column] == Cell::Missing {
+                *draft = making.zero(&insert.table.schema.columns[column])?.into_owned();
+                self.cells[column] = Cell::Drafted;
+                if self.duplicates_are != Duplicates::Ignore && session.env.variables.strict {
+                    return Err(errors::too_few_fields(self.row));
+                }
+                s.warned.push((self.row, 1), errors::too_few_fields(self.row));
+            }
+        }
+        Ok(())
+    }
+
     /// SET where no expression reads the row.
     fn place_assignments(&mut self, session: &Session, s: &mut Scratch) -> Result<()> {
         for (at, (column, _)) in self.planned.assignments.iter().enumerate() {
@@ -474,10 +570,16 @@ impl<'l> Loading<'l> {
         let insert = &*self.planned.insert;
         let schema = &insert.table.schema;
         let making = Making::new(session, insert, &[], self.row);
-        self.draft.clear();
+        let before = std::mem::take(&mut self.draft);
         for (column, cell) in self.cells.iter_mut().enumerate() {
             let given = match *cell {
-                Cell::Field(at) => Given::Value(datum(self.lines.field(at), Spoken::DEFAULT)),
+                Cell::Drafted => {
+                    self.draft.push(before[column].clone());
+                    continue;
+                }
+                Cell::Field(at) => {
+                    Given::Value(field_of(self.lines.field(at), self.charset, insert.table.schema.columns[column].ty))
+                }
                 Cell::Missing => Given::Missing,
                 // What it becomes is seen when all is assigned.
                 Cell::Null => Given::Made(Datum::Null),
@@ -502,7 +604,7 @@ impl<'l> Loading<'l> {
                 env: &session.env,
             };
             let (at, value) = (usize::from(*column), e.eval(&cx)?.into_owned());
-            if self.replaces
+            if self.is_strict()
                 && let Some(fault) = session.env.fault_if(session.env.variables.strict)
             {
                 return Err(fault.into());
@@ -511,6 +613,20 @@ impl<'l> Loading<'l> {
             self.cells[at] = Cell::Drafted;
         }
         Ok(())
+    }
+}
+
+/// A field for a column, whose own bytes they are in a file of bytes.
+fn field_of(field: Option<Field<'_>>, charset: Spoken, ty: ColumnType) -> Datum<'_> {
+    match field {
+        Some(Field::Text(text))
+            if charset == Spoken::Own(Charset::Binary)
+                && !text.is_ascii()
+                && ty.collation().is_some_and(|collation| collation.charset() == Charset::Latin1) =>
+        {
+            Datum::text(from_latin1(text))
+        }
+        field => datum(field, Spoken::DEFAULT),
     }
 }
 

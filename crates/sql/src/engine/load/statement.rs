@@ -5,73 +5,16 @@
 
 use std::fmt::Write;
 
-use apus_types::collate::Charset;
-
 use crate::engine::{
     characters::spoken_named,
     ddl::Name,
     digest::Syntax,
     errors::{self, Result},
+    files::format::Format,
     token::{Token, Tokens},
     view_text::quoted,
 };
 use crate::wire::characters::Spoken;
-
-/// Whether a character may have several bytes.
-pub fn has_long_characters(charset: Spoken) -> bool {
-    match charset {
-        Spoken::Own(charset) => matches!(charset, Charset::Utf8mb4 | Charset::Utf8mb3),
-        Spoken::Foreign(charset) => charset.bytes_of_character() > 1,
-    }
-}
-
-/// How many bytes the character has that begins here, by its first; 0: none begins like this.
-pub fn length(charset: Spoken, bytes: &[u8]) -> usize {
-    match (charset, bytes.first()) {
-        (Spoken::Foreign(charset), _) => charset.expects(bytes),
-        (_, Some(0x80..)) if !has_long_characters(charset) => 1,
-        (_, Some(0xc2..=0xdf)) => 2,
-        (_, Some(0xe0..=0xef)) => 3,
-        (Spoken::Own(Charset::Utf8mb4), Some(0xf0..=0xf7)) => 4,
-        (_, Some(0x80..)) => 0,
-        _ => 1,
-    }
-}
-
-/// Whether these bytes, as many as [`length`] says, are a character.
-pub fn is_character(charset: Spoken, bytes: &[u8]) -> bool {
-    match charset {
-        Spoken::Own(_) => std::str::from_utf8(bytes).is_ok(),
-        Spoken::Foreign(charset) => charset.length(bytes) == bytes.len(),
-    }
-}
-
-/// How a file is written.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Format {
-    /// What its bytes are.
-    pub charset: Spoken,
-    pub terminated: Vec<u8>,
-    pub enclosed: Option<u8>,
-    pub escaped: Option<u8>,
-    pub starting: Vec<u8>,
-    /// Empty: rows follow each other as fields do.
-    pub line: Vec<u8>,
-}
-
-impl Default for Format {
-    fn default() -> Format {
-        let (terminated, line) = (b"\t".to_vec(), b"\n".to_vec());
-        Format {
-            charset: Spoken::DEFAULT,
-            terminated,
-            enclosed: None,
-            escaped: Some(b'\\'),
-            starting: Vec::new(),
-            line,
-        }
-    }
-}
 
 /// Where a field goes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -81,12 +24,20 @@ pub enum Target {
     Variable(String),
 }
 
+/// What becomes of a row whose key is taken, and with it whether what cannot be stored as it is ends the statement.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Duplicates {
+    Refuse,
+    Ignore,
+    Replace,
+}
+
 /// LOAD DATA.
 #[derive(Debug)]
 pub struct Load {
     pub is_local: bool,
     pub file: String,
-    pub replaces: bool,
+    pub duplicates: Duplicates,
     pub table: Name,
     pub format: Format,
     /// A separator is no ASCII.
@@ -102,11 +53,11 @@ pub struct Load {
 }
 
 impl Load {
-    /// Of a statement whose first word is LOAD, written by `syntax`, which says whether a backslash escapes in the file, too.
+    /// Of a statement whose first word is LOAD, written by `syntax`, which says whether a backslash escapes in the file, too. The file is in `charset` unless the statement says otherwise.
     ///
     /// # Errors
     /// 1064, 1083, 1115, 1235.
-    pub fn parse(text: &str, syntax: Syntax) -> Result<Load> {
+    pub fn parse(text: &str, syntax: Syntax, charset: Spoken) -> Result<Load> {
         let mut t = Tokens::new(text);
         t.expect("load")?;
         if t.peek_word("xml") {
@@ -120,17 +71,21 @@ impl Load {
         }
         t.expect("infile")?;
         let file = t.peek_string().then(|| t.string()).ok_or_else(|| t.error())??;
-        let replaces = t.word("replace");
-        if !replaces {
-            t.word("ignore");
-        }
+        let duplicates = match (t.word("replace"), t.word("ignore")) {
+            (true, false) => Duplicates::Replace,
+            (true, true) => return Err(t.error()),
+            // A client that has begun to send cannot be stopped.
+            (false, true) => Duplicates::Ignore,
+            (false, false) if is_local => Duplicates::Ignore,
+            (false, false) => Duplicates::Refuse,
+        };
         t.expect("into")?;
         t.expect("table")?;
         let table = t.name()?;
         if t.peek_word("partition") {
             return Err(errors::not_supported("LOAD DATA ... PARTITION"));
         }
-        let mut format = Format::default();
+        let mut format = Format { charset, ..Format::default() };
         if syntax.no_backslash {
             format.escaped = None;
         }
@@ -142,6 +97,9 @@ impl Load {
         }
         let mut has_long_separator = false;
         format.parse(&mut t, &mut has_long_separator)?;
+        if format.line == format.terminated {
+            format.line.clear();
+        }
         let mut skips = 0;
         if t.word("ignore") {
             skips = t.number()?.parse().map_err(|_| t.error())?;
@@ -159,7 +117,18 @@ impl Load {
             return Err(errors::not_supported("LOAD DATA ... ALGORITHM = BULK"));
         }
         t.end()?;
-        Ok(Load { is_local, file, replaces, table, format, has_long_separator, skips, targets, assigned, assignments })
+        Ok(Load {
+            is_local,
+            file,
+            duplicates,
+            table,
+            format,
+            has_long_separator,
+            skips,
+            targets,
+            assigned,
+            assignments,
+        })
     }
 
     /// The columns that get values, in the order in which [`Load::insert`] names them; none: all of the table.
@@ -184,7 +153,11 @@ impl Load {
 
     /// An INSERT or REPLACE of a row into the same columns.
     pub fn insert(&self) -> String {
-        let verb = if self.replaces { "REPLACE" } else { "INSERT IGNORE" };
+        let verb = match self.duplicates {
+            Duplicates::Refuse => "INSERT",
+            Duplicates::Ignore => "INSERT IGNORE",
+            Duplicates::Replace => "REPLACE",
+        };
         let columns = self.columns();
         if columns.is_empty() {
             return format!("{verb} INTO {} VALUES ()", self.table());
@@ -203,93 +176,6 @@ impl Load {
         let _ = write!(text, "UPDATE {} SET {}", self.table(), self.assignments);
         Some(text)
     }
-}
-
-impl Format {
-    /// FIELDS and LINES.
-    fn parse(&mut self, t: &mut Tokens, has_long: &mut bool) -> Result<()> {
-        if t.word("fields") || t.word("columns") {
-            let mut is_first = true;
-            loop {
-                if t.word("terminated") {
-                    self.terminated = separator(t, has_long)?;
-                } else if t.peek_word("enclosed") || t.peek_word("optionally") {
-                    if t.word("optionally") && !t.peek_word("enclosed") {
-                        return Err(t.error());
-                    }
-                    t.skip();
-                    self.enclosed = one_byte(separator(t, has_long)?)?;
-                } else if t.word("escaped") {
-                    self.escaped = one_byte(separator(t, has_long)?)?;
-                } else if is_first {
-                    return Err(t.error());
-                } else {
-                    break;
-                }
-                is_first = false;
-            }
-        }
-        if t.word("lines") {
-            let mut is_first = true;
-            loop {
-                if t.word("terminated") {
-                    self.line = separator(t, has_long)?;
-                } else if t.word("starting") {
-                    self.starting = separator(t, has_long)?;
-                } else if is_first {
-                    return Err(t.error());
-                } else {
-                    break;
-                }
-                is_first = false;
-            }
-        }
-        if self.line == self.terminated {
-            self.line.clear();
-        }
-        Ok(())
-    }
-}
-
-/// BY and a text, also one in hexadecimal digits or bits.
-fn separator(t: &mut Tokens, has_long: &mut bool) -> Result<Vec<u8>> {
-    t.expect("by")?;
-    let bytes = match t.peek().cloned() {
-        Some(Token::Text(text)) => text.into_bytes(),
-        Some(Token::Word(word)) => {
-            let lower = word.to_ascii_lowercase();
-            let (base, digits) = match (lower.as_str(), t.rest().get(1)) {
-                ("x", Some(Token::Text(digits))) => (16, digits.clone()),
-                ("b", Some(Token::Text(digits))) => (2, digits.clone()),
-                (word, _) => match (word.strip_prefix("0x"), word.strip_prefix("0b")) {
-                    (Some(digits), _) => (16, digits.to_owned()),
-                    (_, Some(digits)) => (2, digits.to_owned()),
-                    _ => return Err(t.error()),
-                },
-            };
-            if lower.len() == 1 {
-                t.skip();
-            }
-            bytes_of(base, &digits).ok_or_else(|| t.error())?
-        }
-        _ => return Err(t.error()),
-    };
-    t.skip();
-    *has_long |= !bytes.is_ascii();
-    Ok(bytes)
-}
-
-fn bytes_of(base: u32, digits: &str) -> Option<Vec<u8>> {
-    let per_byte = if base == 16 { 2 } else { 8 };
-    let padded = format!("{}{digits}", "0".repeat(digits.len().next_multiple_of(per_byte) - digits.len()));
-    (0..padded.len())
-        .step_by(per_byte)
-        .map(|at| u8::from_str_radix(padded.get(at..at + per_byte)?, base).ok())
-        .collect()
-}
-
-fn one_byte(text: Vec<u8>) -> Result<Option<u8>> {
-    if text.len() > 1 { Err(errors::wrong_separator()) } else { Ok(text.first().copied()) }
 }
 
 /// The list of columns and variables.
@@ -351,6 +237,7 @@ fn assigned_columns(t: &mut Tokens) -> Result<Vec<String>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use apus_types::collate::Charset;
 
     #[test]
     fn clauses() {
@@ -359,13 +246,15 @@ mod tests {
              OPTIONALLY ENCLOSED BY '\"' ESCAPED BY '' LINES STARTING BY x'3e' TERMINATED BY 0x0d0a IGNORE 3 ROWS \
              (a, @B, t.c) SET d = CONCAT(@b, ',', 1), t.a := 5",
             Syntax::default(),
+            Spoken::DEFAULT,
         )
         .unwrap();
-        assert!(load.is_local && load.replaces && !load.has_long_separator);
+        assert!(load.is_local && load.duplicates == Duplicates::Replace && !load.has_long_separator);
         let format = Format {
             charset: Spoken::Own(Charset::Latin1),
             terminated: b",".to_vec(),
             enclosed: Some(b'"'),
+            is_optional: true,
             escaped: None,
             starting: b">".to_vec(),
             line: b"\r\n".to_vec(),
@@ -375,11 +264,13 @@ mod tests {
         assert_eq!(load.insert(), "REPLACE INTO `d`.`t` (`a`, `c`, `d`) VALUES (DEFAULT, DEFAULT, DEFAULT)");
         assert_eq!(load.update().unwrap(), "UPDATE `d`.`t` SET d = CONCAT(@b, ',', 1), t.a := 5");
         let text = "load data local infile 'f' ignore into table t";
-        let raw = Load::parse(text, Syntax { no_backslash: true, ..Syntax::default() }).unwrap();
+        let raw = Load::parse(text, Syntax { no_backslash: true, ..Syntax::default() }, Spoken::DEFAULT).unwrap();
         assert_eq!(raw.format, Format { escaped: None, ..Format::default() });
-        let plain = Load::parse(text, Syntax::default()).unwrap();
+        let plain = Load::parse(text, Syntax::default(), Spoken::DEFAULT).unwrap();
         assert_eq!((plain.format.clone(), plain.columns().len(), plain.update()), (Format::default(), 0, None));
         assert_eq!(plain.insert(), "INSERT IGNORE INTO `t` VALUES ()");
+        let of_server = Load::parse("LOAD DATA INFILE 'f' INTO TABLE t", Syntax::default(), Spoken::DEFAULT).unwrap();
+        assert_eq!((of_server.is_local, of_server.insert().as_str()), (false, "INSERT INTO `t` VALUES ()"));
     }
 
     #[test]
@@ -399,7 +290,7 @@ mod tests {
             ("LOAD DATA LOCAL INFILE 'f' INTO TABLE t SET a", 1064),
             ("LOAD DATA LOCAL INFILE f INTO TABLE t", 1064),
         ] {
-            assert_eq!(Load::parse(text, Syntax::default()).unwrap_err().errno, errno, "{text}");
+            assert_eq!(Load::parse(text, Syntax::default(), Spoken::DEFAULT).unwrap_err().errno, errno, "{text}");
         }
     }
 }

@@ -1,23 +1,47 @@
-//! `SELECT ... INTO @a, @b` and `TABLE t`, which the parser does not read: they are taken out of the text before it.
+//! `SELECT ... INTO @a, @b`, `INTO OUTFILE` and `TABLE t`, which the parser does not read: they are taken out of the text before it.
 
 use std::borrow::Cow;
 
 use super::{Plan, Select, heading};
-use crate::engine::errors::{self, Result};
+use crate::accounts::Privileges;
+use crate::engine::{
+    authorize::privilege_missing,
+    digest::Syntax,
+    errors::{self, Result},
+    expr::env::Env,
+    files::clause::Clause,
+    token::Tokens,
+};
 
 /// A query whose rows are not for the client.
 #[derive(Debug)]
 pub struct Into {
     pub query: Select,
     pub goal: Goal,
+    /// It stands where MySQL will not take it any more: warning 3962.
+    pub is_deprecated: bool,
 }
 
 #[derive(Debug)]
 pub enum Goal {
     /// Its one row goes into variables of these names, lower case.
     Variables(Vec<String>),
+    File(Clause),
     /// The session keeps them.
     Session,
+}
+
+/// What was taken out of a text.
+#[derive(Debug, PartialEq)]
+pub struct Found {
+    goal: FoundGoal,
+    is_deprecated: bool,
+}
+
+#[derive(Debug, PartialEq)]
+enum FoundGoal {
+    Variables(Vec<String>),
+    File(Clause),
 }
 
 /// The words of a text outside of quotes: where each begins and ends, and in how many parentheses.
@@ -69,19 +93,61 @@ pub fn tables(text: Cow<'_, str>) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// A query without its INTO, and the variables that it named; of other statements the text.
+/// A text without the parentheses around all of it.
+fn bare(text: &str) -> &str {
+    let mut bare = text;
+    while let Some(inner) = bare.strip_prefix('(').and_then(|t| t.trim_end().strip_suffix(')')) {
+        let (mut depth, mut at, bytes) = (1usize, 0, inner.as_bytes());
+        while let (Some(&b), true) = (bytes.get(at), depth > 0) {
+            match b {
+                b'\'' | b'"' | b'`' => at = heading::behind_quoted(bytes, at) - 1,
+                b'(' => depth += 1,
+                b')' => depth -= 1,
+                _ => {}
+            }
+            at += 1;
+        }
+        if depth == 0 {
+            break;
+        }
+        bare = inner.trim();
+    }
+    bare
+}
+
+fn is_any(word: &str, of: &[&str]) -> bool {
+    of.iter().any(|known| known.eq_ignore_ascii_case(word))
+}
+
+/// A query without its INTO, and where that leads; of other statements the text.
 ///
 /// # Errors
-/// 1290, 1327, 3953, 3954: an INTO that is none of variables, or in a wrong place.
-pub fn split(text: &str) -> Result<(Cow<'_, str>, Vec<String>)> {
+/// 1064, 1083, 1327, 3953, 3954: an INTO that is none, or in a wrong place.
+pub fn split(text: &str, syntax: Syntax) -> Result<(Cow<'_, str>, Option<Found>)> {
     const WRITES: [&str; 4] = ["insert", "replace", "update", "delete"];
+    const SETS: [&str; 3] = ["union", "except", "intersect"];
     if !mentions(text, "into ") || WRITES.iter().any(|w| text.get(..w.len()).is_some_and(|t| t.eq_ignore_ascii_case(w)))
     {
-        return Ok((Cow::Borrowed(text), Vec::new()));
+        return Ok((Cow::Borrowed(text), None));
     }
-    let mut found: Option<(usize, usize, Vec<String>)> = None;
+    let whole = text;
+    let text = bare(text);
+    let mut found: Option<(usize, usize, FoundGoal)> = None;
+    let mut is_in_last_block = false;
     for (begin, end, depth) in words(text) {
-        if !text[begin..end].eq_ignore_ascii_case("into") {
+        let word = &text[begin..end];
+        if depth == 0 && is_any(word, &SETS) {
+            match &found {
+                Some((_, behind, _)) if begin < *behind => {}
+                Some((_, behind, _)) if text[*behind..begin].trim().is_empty() => {
+                    return Err(errors::syntax(&text[begin..]));
+                }
+                Some(_) => return Err(errors::into_inside()),
+                None => is_in_last_block = true,
+            }
+        }
+        let is_within = found.as_ref().is_some_and(|(_, behind, _)| begin < *behind);
+        if is_within || !word.eq_ignore_ascii_case("into") {
             continue;
         }
         if found.is_some() {
@@ -90,16 +156,26 @@ pub fn split(text: &str) -> Result<(Cow<'_, str>, Vec<String>)> {
         if depth > 0 {
             return Err(errors::into_inside());
         }
-        let (behind, names) = variables(text, end)?;
-        found = Some((begin, behind, names));
+        found = Some(match file(text, end, syntax)? {
+            Some((behind, clause)) => (begin, behind, FoundGoal::File(clause)),
+            None => {
+                let (behind, names) = variables(text, end)?;
+                (begin, behind, FoundGoal::Variables(names))
+            }
+        });
     }
-    Ok(match found {
-        None => (Cow::Borrowed(text), Vec::new()),
-        Some((begin, behind, names)) => {
-            let rest = [text[..begin].trim_end(), text[behind..].trim_start()].join(" ");
-            (Cow::Owned(rest.trim_end().to_owned()), names)
-        }
-    })
+    let Some((begin, behind, goal)) = found else { return Ok((Cow::Borrowed(whole), None)) };
+    let after = text[behind..].trim_start();
+    let locks = words(after).next().is_some_and(|(begin, end, _)| is_any(&after[begin..end], &["for", "lock"]));
+    let is_deprecated = locks || is_in_last_block && !after.is_empty();
+    let rest = [text[..begin].trim_end(), after].join(" ");
+    Ok((Cow::Owned(rest.trim_end().to_owned()), Some(Found { goal, is_deprecated })))
+}
+
+/// The file that is named from here on, and where its clause ends.
+fn file(text: &str, at: usize, syntax: Syntax) -> Result<Option<(usize, Clause)>> {
+    let mut t = Tokens::new(&text[at..]);
+    Ok(Clause::parse(&mut t, syntax)?.map(|clause| (at + t.behind(), clause)))
 }
 
 /// A list of `@name` from here on; where it ends.
@@ -118,9 +194,6 @@ fn variables(text: &str, mut at: usize) -> Result<(usize, Vec<String>)> {
                 names.push(name[1..].trim_matches(['`', '\'', '"']).to_ascii_lowercase());
             }
             "" => return Err(errors::syntax(&text[begin..])),
-            word if ["outfile", "dumpfile"].iter().any(|w| word.eq_ignore_ascii_case(w)) => {
-                return Err(errors::no_files());
-            }
             word => return Err(errors::undeclared_variable(word)),
         }
         let comma = at + bytes[at..].iter().take_while(|b| **b == b' ').count();
@@ -131,25 +204,34 @@ fn variables(text: &str, mut at: usize) -> Result<(usize, Vec<String>)> {
     }
 }
 
-/// A plan whose rows go into variables, if there are names of any.
+/// A plan whose rows go where its text says.
 ///
 /// # Errors
-/// 1222 where there are not as many columns.
-pub fn wrap(plan: Plan, names: Vec<String>) -> Result<Plan> {
-    match plan {
-        plan if names.is_empty() => Ok(plan),
-        Plan::Select(query) if query.outputs.len() == names.len() => {
-            Ok(Plan::Into(Box::new(Into { query: *query, goal: Goal::Variables(names) })))
-        }
-        Plan::Select(_) => Err(errors::into_columns()),
-        _ => Err(errors::syntax("INTO")),
+/// 1222 where there are not as many columns as variables.
+pub fn wrap(plan: Plan, found: Option<Found>) -> Result<Plan> {
+    let Some(Found { goal, is_deprecated }) = found else { return Ok(plan) };
+    let Plan::Select(query) = plan else { return Err(errors::syntax("INTO")) };
+    let goal = match goal {
+        FoundGoal::Variables(names) if query.outputs.len() != names.len() => return Err(errors::into_columns()),
+        FoundGoal::Variables(names) => Goal::Variables(names),
+        FoundGoal::File(clause) => Goal::File(clause),
+    };
+    Ok(Plan::Into(Box::new(Into { query: *query, goal, is_deprecated })))
+}
+
+/// 1227 for a file without the privilege FILE, before it is known what else is wrong.
+pub fn check_file(env: &Env, found: Option<&Found>) -> Result<()> {
+    let is_file = matches!(found, Some(Found { goal: FoundGoal::File(_), .. }));
+    match &env.me {
+        Some(me) if is_file && !me.rights.global.contains(Privileges::FILE) => Err(privilege_missing("FILE")),
+        _ => Ok(()),
     }
 }
 
 /// A query whose rows the session keeps; other plans are as they are.
 pub fn collecting(plan: Plan) -> Plan {
     match plan {
-        Plan::Select(query) => Plan::Into(Box::new(Into { query: *query, goal: Goal::Session })),
+        Plan::Select(query) => Plan::Into(Box::new(Into { query: *query, goal: Goal::Session, is_deprecated: false })),
         other => other,
     }
 }
@@ -166,17 +248,42 @@ mod tests {
             ("SELECT t.into FROM t", "SELECT t.into FROM t", &[]),
             ("INSERT INTO t SELECT 1", "INSERT INTO t SELECT 1", &[]),
         ] {
-            let (found, variables) = split(text).unwrap();
-            assert_eq!((&*found, variables), (rest, names.iter().map(|n| (*n).to_owned()).collect()), "{text}");
+            let (found, goal) = split(text, Syntax::default()).unwrap();
+            let wanted: Vec<String> = names.iter().map(|n| (*n).to_owned()).collect();
+            let variables = match goal {
+                Some(Found { goal: FoundGoal::Variables(names), .. }) => names,
+                _ => Vec::new(),
+            };
+            assert_eq!((&*found, variables), (rest, wanted), "{text}");
         }
         for (text, errno) in [
             ("SELECT 1 INTO @x INTO @y", 3953),
             ("SELECT (SELECT 1 INTO @x)", 3954),
+            ("SELECT 1 INTO @x FROM t UNION SELECT 2", 3954),
+            ("SELECT 1 INTO @x UNION SELECT 2", 1064),
             ("SELECT 1 INTO x", 1327),
-            ("SELECT 1 INTO OUTFILE 'f'", 1290),
+            ("SELECT 1 INTO OUTFILE f", 1064),
+            ("SELECT 1 INTO OUTFILE 'f' FIELDS", 1064),
+            ("SELECT 1 INTO OUTFILE 'f' FIELDS ENCLOSED BY 'ab'", 1083),
             ("SELECT 1 INTO ", 1064),
         ] {
-            assert_eq!(split(text).unwrap_err().errno, errno, "{text}");
+            assert_eq!(split(text, Syntax::default()).unwrap_err().errno, errno, "{text}");
+        }
+    }
+
+    #[test]
+    fn files_are_taken_out_of_both_places() {
+        for (text, rest, is_deprecated) in [
+            ("SELECT a INTO OUTFILE 'f' FIELDS TERMINATED BY ',' FROM t", "SELECT a FROM t", false),
+            ("(SELECT a FROM t INTO DUMPFILE 'into f')", "SELECT a FROM t", false),
+            ("SELECT 1 INTO OUTFILE 'f' FOR UPDATE", "SELECT 1 FOR UPDATE", true),
+            ("SELECT 1 UNION SELECT a INTO OUTFILE 'f' FROM t", "SELECT 1 UNION SELECT a FROM t", true),
+            ("(SELECT 1) UNION (SELECT 2) INTO OUTFILE 'f'", "(SELECT 1) UNION (SELECT 2)", false),
+        ] {
+            let (found, goal) = split(text, Syntax::default()).unwrap();
+            let goal = goal.unwrap();
+            assert_eq!((&*found, goal.is_deprecated), (rest, is_deprecated), "{text}");
+            assert!(matches!(goal.goal, FoundGoal::File(_)), "{text}");
         }
     }
 

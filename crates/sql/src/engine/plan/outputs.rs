@@ -226,6 +226,7 @@ fn declared(e: &Expr, aggregates: &[Aggregate]) -> Option<ColumnType> {
         Expr::Cast(_, CastType::Float) => Some(ColumnType::Float),
         Expr::Call(Func::JsonValue, args, _) => args.get(2).and_then(|to| declared(to, aggregates)),
         Expr::Call(Func::Year, ..) | Expr::Cast(_, CastType::AsYear) => Some(ColumnType::Year),
+        Expr::Call(Func::LoadFile, ..) => Some(ColumnType::Blob { length: u32::MAX }),
         Expr::Call(Func::RegexpReplace, ..) => Some(ColumnType::Text { length: 65_535, collation: Default::default() }),
         Expr::Call(Func::DateAdd | Func::DateSub, args, _) if args.first()?.kind(&[]) == Kind::Text => {
             Some(ColumnType::Char { length: 29, collation: Default::default() })

@@ -25,6 +25,8 @@ use crate::engine::{
 const VARCHAR_MAX: u32 = 16_383;
 /// An integer of fewer digits than this is an INT.
 const INT_DIGITS: u32 = 9;
+/// Bytes of what has no other limit.
+const LONGEST: u32 = apus_types::limits::ROW_BYTES_MAX as u32;
 /// Digits that SUM adds to those of what it sums.
 const SUM_DIGITS: u32 = 22;
 
@@ -164,6 +166,7 @@ impl Shapes<'_> {
             }
             Expr::Cast(_, CastType::Signed) => None,
             Expr::Call(f, ..) if is_small_integer(*f) => Some(INT),
+            Expr::Call(Func::LoadFile, ..) => Some(ColumnType::Blob { length: LONGEST }),
             Expr::Aggregate(..) => {
                 let a = self.aggregate(e)?;
                 match a.function {
@@ -233,7 +236,6 @@ impl Shapes<'_> {
     }
 
     fn text(&self, e: &Expr, collation: Collation) -> ColumnType {
-        const LONGEST: u32 = apus_types::limits::ROW_BYTES_MAX as u32;
         match self.chars(e) {
             Some(length @ 0..=VARCHAR_MAX) => ColumnType::VarChar { length: length as u16, collation },
             None if !is_long(e) => target::type_of(Kind::Text, collation),

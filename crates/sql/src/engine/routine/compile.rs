@@ -776,7 +776,9 @@ impl<'t> Compiler<'t> {
         };
         let mut t = Tokens::new(&text.sql[behind..]);
         if t.peek_word("outfile") || t.peek_word("dumpfile") {
-            return Err(errors::no_files());
+            plan::parse(&plan::into::split(&text.sql, self.syntax)?.0)?;
+            self.push(Step::Planned(text));
+            return Ok(());
         }
         std::mem::swap(self.t, &mut t);
         let targets = self.targets();

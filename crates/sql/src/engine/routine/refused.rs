@@ -2,8 +2,8 @@
 
 use super::{compile::Compiler, failures};
 use crate::engine::{
-    errors::Result,
-    event,
+    errors::{self, Result},
+    event, explain,
     token::{Token, Tokens},
 };
 
@@ -82,6 +82,9 @@ impl Compiler<'_> {
         }
         if t.peek_word("load") {
             return Err(failures::not_allowed("LOAD DATA"));
+        }
+        if explain::connection::is_meant(t) {
+            return Err(errors::not_supported("non-standalone EXPLAIN FOR CONNECTION"));
         }
         if t.peek_word("execute") {
             let using =

@@ -5,6 +5,7 @@
 
 use super::{CLASSES, SQL_MODE};
 use crate::engine::{
+    account_random::{LENGTH_MAX, LENGTH_MIN},
     errors,
     expr::{Datum, locale},
     session::WARNINGS_MAX,
@@ -125,6 +126,7 @@ static DEFINITIONS: &[Definition] = &[
     fixed("ft_min_word_len", ANY, "4"),
     fixed("ft_query_expansion_limit", ANY, "20"),
     fixed("ft_stopword_file", Type::Text, "(built-in)"),
+    n("generated_random_password_length", "20", LENGTH_MIN, LENGTH_MAX),
     n("group_concat_max_len", "1024", 4, MOST),
     fixed("have_openssl", Type::Text, "DISABLED"),
     fixed("have_ssl", Type::Text, "DISABLED"),
@@ -174,6 +176,7 @@ static DEFINITIONS: &[Definition] = &[
     v("rand_seed2", ANY, "0", Scope::Session),
     fixed("read_only", Type::Bool, "0"),
     fixed("require_secure_transport", Type::Bool, "0"),
+    fixed("secure_file_priv", Type::Text, "NULL"),
     fixed("server_id", ANY, "1"),
     // There are none to tell of.
     word("session_track_gtids", &["OFF", "OWN_GTID", "ALL_GTIDS"]),

@@ -12,6 +12,7 @@ use super::{
 use crate::engine::{
     errors::{self, Result},
     expr::Datum,
+    files::Places,
     status::Status,
 };
 use crate::{
@@ -37,6 +38,8 @@ pub struct Globals {
     /// The SQL port offers TLS, and refuses who does without.
     pub(super) tls: bool,
     pub(super) tls_required: bool,
+    /// `secure_file_priv`.
+    pub(super) places: Places,
     pub(in crate::engine) status: Status,
 }
 
@@ -50,6 +53,13 @@ impl Globals {
     #[must_use]
     pub fn with_local_infile(self, on: bool) -> Globals {
         self.values().insert(LOCAL_INFILE, u8::from(on).to_string());
+        self
+    }
+
+    /// Statements may write and read the files of these places.
+    #[must_use]
+    pub fn with_files_in(mut self, places: Places) -> Globals {
+        self.places = places;
         self
     }
 

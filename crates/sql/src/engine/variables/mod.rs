@@ -23,6 +23,7 @@ use super::{
         locale::{self, Locale},
         zone::Zone,
     },
+    files::Places,
     session::WARNINGS_MAX,
     sql_mode::SqlMode,
 };
@@ -217,6 +218,7 @@ impl Variables {
             "max_allowed_packet" => Cow::Owned(MAX_ALLOWED_PACKET_DEFAULT.to_string()),
             "have_openssl" | "have_ssl" if self.globals.tls => Cow::Borrowed("YES"),
             "require_secure_transport" if self.globals.tls_required => Cow::Borrowed("1"),
+            "secure_file_priv" => Cow::Owned(self.globals.places.shown()),
             "tls_version" if self.globals.tls => Cow::Borrowed("TLSv1.2,TLSv1.3"),
             name if global || d.scope == Scope::Global => {
                 self.globals.get(name).map_or(Cow::Borrowed(d.default), Cow::Owned)
@@ -228,6 +230,11 @@ impl Variables {
     /// Whether LOAD DATA LOCAL is there.
     pub fn local_infile(&self) -> bool {
         self.globals.local_infile()
+    }
+
+    /// Where the files of statements may be.
+    pub fn places(&self) -> &Places {
+        &self.globals.places
     }
 
     /// The variable timestamp, in microseconds since 1970.
@@ -322,6 +329,18 @@ impl Variables {
     /// The database is another; `None`: there is none.
     pub fn set_database(&mut self, collation: Option<Collation>) {
         self.set_pair("_database", SpokenCollation::Own(collation.unwrap_or(self.of_databases)));
+    }
+
+    /// Characters of a password that is made up.
+    pub fn random_password(&self) -> usize {
+        let name = "generated_random_password_length";
+        self.set.get(name).and_then(|text| text.parse().ok()).unwrap_or(20)
+    }
+
+    /// `character_set_database`.
+    pub fn of_database(&self) -> Spoken {
+        let name = self.set.get("character_set_database");
+        name.and_then(|name| Spoken::from_name(name)).unwrap_or(Spoken::DEFAULT)
     }
 
     /// The collation of literals.
