@@ -20,7 +20,6 @@ use super::{
     event,
     exec::{self, Changed, Cluster, change, change_joined, insert, into, read},
     expr::{Datum, Kind, env::Env, recycle},
-    hint,
     own::OwnRows,
     parameters::{attribute_text, param_of},
     plan::{Plan, dml::Source},
@@ -171,6 +170,10 @@ impl SqlEngine {
         self.admit(session, sql)?;
         let start = out.mark();
         let mut s = session.take_scratch();
+        let is_hinted = !s.digest.hints.is_empty();
+        if is_hinted {
+            self.begin_hints(session, sql, &std::mem::take(&mut s.digest.hints), true);
+        }
         let result = loop {
             let done = pin!(self.statement_with(session, &mut s, sql, out)).await;
             match self.is_to_run_again(session, &done, start, out).await {
@@ -180,7 +183,11 @@ impl SqlEngine {
             }
         };
         session.scratch = Some(s);
-        self.end_statement(session, result, start, out).await
+        let result = self.end_statement(session, result, start, out).await;
+        if is_hinted {
+            self.end_hints(session);
+        }
+        result
     }
 
     pub(super) fn count(&self, session: &mut Session, what: Counter) {
@@ -268,7 +275,6 @@ impl SqlEngine {
             let text = String::from_utf8_lossy(&s.digest.text).into_owned();
             return Box::pin(self.other_statement(session, s, &text, &[], out)).await;
         }
-        session.env.hinted_ms.set(hint::max_execution_ms(sql));
         let mut attempt = 0;
         let mut losses = Losses::new(&self.client);
         loop {
@@ -388,6 +394,7 @@ impl SqlEngine {
         let reads = session.reads.clone();
         let cluster = self.cluster(catalog, &reads);
         session.clear_warnings();
+        let hinted_ms = plan.names().hints.as_ref().and_then(|told| session.tell_hints(told));
         let needs = &plan.names().needs;
         if !self.is_granted(session, needs) {
             Box::pin(self.authorize_in_transaction(session, needs)).await.map_err(|e| (e, false))?;
@@ -421,7 +428,7 @@ impl SqlEngine {
             session.fix_characteristics();
         }
         let start = out.mark();
-        let longest_ms = session.env.hinted_ms.get().unwrap_or(session.env.variables.max_execution_ms);
+        let longest_ms = hinted_ms.unwrap_or(session.env.variables.max_execution_ms);
         if let Plan::Select(_) | Plan::Into(_) = plan
             && longest_ms > 0
             && session.calls.is_empty()
@@ -612,7 +619,6 @@ impl SqlEngine {
             attempt += 1;
             let catalog = self.catalog().await?;
             let statement = session.prepared.get(&id).ok_or_else(|| SqlError::unknown_statement(id))?;
-            session.env.hinted_ms.set(hint::max_execution_ms(&statement.sql));
             let known = statement.plan.as_ref();
             let known = known.filter(|kept| kept.is_of(&catalog, &session.env) && !statement.typed_by_params);
             let plan = match known {
@@ -725,12 +731,14 @@ impl Engine for SqlEngine {
             reads: Rc::default(),
             tables_known: None,
             wrote: Vec::new(),
+            hinted: None,
             own: OwnRows::default(),
             savepoint: 0,
             named: Vec::new(),
             warnings: Vec::new(),
             unlisted_warnings: 0,
             has_own_warnings: false,
+            has_hinted: false,
             prepared: Default::default(),
             named_statements: Default::default(),
             next_statement: 1,
@@ -829,6 +837,7 @@ impl Engine for SqlEngine {
         for param in params {
             values.push(param_of(param, client)?);
         }
+        let is_hinted = session.has_hinted && self.begin_prepared_hints(session, id);
         let result = loop {
             let done = pin!(self.execute_prepared(session, &mut s, id, &values, out)).await;
             match self.is_to_run_again(session, &done, start, out).await {
@@ -839,7 +848,11 @@ impl Engine for SqlEngine {
         };
         s.values = recycle(values);
         session.scratch = Some(s);
-        self.end_statement(session, result, start, out).await
+        let result = self.end_statement(session, result, start, out).await;
+        if is_hinted {
+            self.end_hints(session);
+        }
+        result
     }
 
     fn database<'a>(&self, session: &'a Session) -> Option<&'a str> {

@@ -104,3 +104,5 @@ mod tests;
 mod tests_explain;
 #[cfg(test)]
 mod tests_functions;
+#[cfg(test)]
+mod tests_hints;

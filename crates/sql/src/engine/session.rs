@@ -16,6 +16,7 @@ use super::{
         Datum,
         env::{Env, OfStatement, Told},
     },
+    hint::Hinted,
     keys::{Pairs, StringSet, Strings},
     own::OwnRows,
     plan::{Plan, access::BoundPath},
@@ -157,6 +158,8 @@ pub struct Prepared {
     /// By which `sql` is read, whatever the session's is now.
     pub syntax: Syntax,
     pub parameters: usize,
+    /// Where hints stand in `sql`.
+    pub hints: Vec<usize>,
     pub plan: Option<KeptPlan>,
     /// Parameters decide the types of result columns: planned at each execution.
     pub typed_by_params: bool,
@@ -199,6 +202,10 @@ pub struct Session {
     pub read_only: Option<bool>,
     /// LOCK TABLES ... READ began the open transaction.
     pub locks_tables: bool,
+    /// The statement under way has hints.
+    pub hinted: Option<Box<Hinted>>,
+    /// A statement with hints was prepared.
+    pub has_hinted: bool,
     /// Of the open transaction, from its first statement on.
     pub isolation: Option<Isolation>,
     /// SET TRANSACTION without a scope: of the next transaction.

@@ -30,6 +30,9 @@ impl SqlEngine {
         }
         let catalog = self.catalog().await?;
         let plan = self.plan_explained(session, &catalog, request, statement).await?;
+        plan.names().hints.iter().for_each(|told| {
+            session.tell_hints(told);
+        });
         self.authorize(session, &plan.names().needs).await?;
         let statistics = &catalog.statistics;
         self.learn_sizes(&catalog, &plan).await;
@@ -39,7 +42,8 @@ impl SqlEngine {
         };
         let text = match request.form {
             Form::Rows => {
-                show::table(session, out, &columns::COLUMNS, &columns::rows(&plan, statistics));
+                let warnings = session.warning_count();
+                show::warned_table(session, out, &columns::COLUMNS, &columns::rows(&plan, statistics), warnings);
                 return Ok(());
             }
             Form::Tree => tree::text(&plan, statistics, counts.as_ref()),

@@ -67,8 +67,6 @@ pub struct Env {
     pub deadline: Cell<Option<Instant>>,
     /// Rows that were worked on since others had their turn.
     worked: Cell<usize>,
-    /// What the statement's hint says in place of max_execution_time, in milliseconds.
-    pub hinted_ms: Cell<Option<u64>>,
     /// Seconds that SLEEP asked for, waited for when the statement is done.
     pub sleep_seconds: Cell<f64>,
     /// Calls of GET_LOCK and its kin in the statement under way.
@@ -91,7 +89,6 @@ pub struct OfStatement {
     notes: Vec<SqlError>,
     remarks: Vec<(&'static str, SqlError)>,
     deadline: Option<Instant>,
-    hinted_ms: Option<u64>,
     sleep_seconds: f64,
     lock_calls: Calls,
     stored: stored::Calls,
@@ -134,7 +131,6 @@ impl Env {
             interrupt,
             deadline: Cell::new(None),
             worked: Cell::new(0),
-            hinted_ms: Cell::new(None),
             sleep_seconds: Cell::new(0.0),
             lock_calls: RefCell::default(),
             stored: RefCell::default(),
@@ -238,7 +234,6 @@ impl Env {
         self.changes_rows.set(false);
         self.forget_notes();
         self.deadline.set(None);
-        self.hinted_ms.set(None);
         self.lock_calls.borrow_mut().clear();
         self.stored.take();
         self.sleep_seconds.set(0.0);
@@ -264,7 +259,6 @@ impl Env {
             notes: self.notes.take(),
             remarks: self.remarks.take(),
             deadline: self.deadline.get(),
-            hinted_ms: self.hinted_ms.get(),
             sleep_seconds: self.sleep_seconds.get(),
             lock_calls: self.lock_calls.take(),
             stored: self.stored.take(),
@@ -280,7 +274,6 @@ impl Env {
         self.notes.replace(statement.notes);
         self.remarks.replace(statement.remarks);
         self.deadline.set(statement.deadline);
-        self.hinted_ms.set(statement.hinted_ms);
         self.sleep_seconds.set(statement.sleep_seconds);
         self.lock_calls.replace(statement.lock_calls);
         self.stored.replace(statement.stored);

@@ -52,6 +52,8 @@ pub(super) struct Built {
     /// A later step has fewer rows: what is dear to compute waits for it.
     is_to_shrink: bool,
     rows: Option<f64>,
+    /// For each item the set of those that hints want before it; empty: no hint wants anything.
+    pub(super) after: Vec<u64>,
 }
 
 impl<'l, 'a> Lowering<'l, 'a> {
@@ -95,8 +97,14 @@ impl<'l, 'a> Lowering<'l, 'a> {
         let mut built = Built { waiting: level.conditions, is_by_key: true, ..Built::default() };
         let mut items: Vec<Option<Item>> = level.items.into_iter().map(Some).collect();
         self.simplify(&mut items, &mut built.waiting);
-        let in_order = items.iter().flatten().any(|i| i.is_straight);
-        let weighed = if in_order { Vec::new() } else { self.weigh(&items, &built) };
+        let in_order =
+            level.rules.as_ref().is_some_and(|rules| rules.is_fixed) || items.iter().flatten().any(|i| i.is_straight);
+        built.after = match &level.rules {
+            _ if in_order && items.len() <= order::ITEMS_MAX => (0..items.len()).map(|at| (1 << at) - 1).collect(),
+            Some(rules) => self.ordered(rules, &items),
+            None => Vec::new(),
+        };
+        let weighed = self.weigh(&items, &built);
         self.settle(&mut built)?;
         for (number, step) in weighed.iter().enumerate() {
             let Some(item) = items[step.table].take() else { break };
@@ -135,7 +143,11 @@ impl<'l, 'a> Lowering<'l, 'a> {
         let mut best: Option<(i64, usize)> = None;
         for (at, item) in items.iter().enumerate() {
             let Some(item) = item else { continue };
-            if !self.is_ready(item, built) {
+            let is_early = built
+                .after
+                .get(at)
+                .is_some_and(|set| (0..items.len()).any(|i| set >> i & 1 == 1 && items[i].is_some()));
+            if is_early || !self.is_ready(item, built) {
                 continue;
             }
             if let Some(on) = &item.left {
@@ -254,7 +266,7 @@ impl<'l, 'a> Lowering<'l, 'a> {
             });
             conditions.push(e);
         }
-        self.planner.choose(table, all_of(conditions), &[])
+        self.planner.choose(table, all_of(conditions), &[], item.uses.as_deref())
     }
 
     fn hash_keys(&self, item: &Item, built: &Built) -> Vec<HashKey> {
@@ -316,7 +328,7 @@ impl<'l, 'a> Lowering<'l, 'a> {
         }
         let is_first = built.columns.is_empty();
         let mut keys = self.hash_keys(&item, built);
-        if self.look_at_rows(&mut item, built)? {
+        if self.look_at_rows(&mut item, built)? || item.uses.as_ref().is_some_and(|uses| uses.no_hash) {
             keys.clear();
         }
         let matches: Vec<Expr> = self.applicable(&item, built).into_iter().cloned().collect();
@@ -497,7 +509,13 @@ impl<'l, 'a> Lowering<'l, 'a> {
 
 fn item_of(item: &Item) -> Item {
     let level = Level::default();
-    Item { origin: Origin::Nested(level), firsts: item.firsts.clone(), left: None, is_straight: false }
+    Item {
+        origin: Origin::Nested(level),
+        firsts: item.firsts.clone(),
+        left: None,
+        is_straight: false,
+        uses: item.uses.clone(),
+    }
 }
 
 fn collect(level: &Level, out: &mut Vec<u16>) {

@@ -73,7 +73,7 @@ impl Views {
     pub fn innermost(&self) -> Option<Rc<View>> {
         self.open.borrow().last().cloned()
     }
-    fn is_outermost(&self) -> bool {
+    pub fn is_outermost(&self) -> bool {
         self.open.borrow().is_empty()
     }
 }
@@ -140,7 +140,8 @@ fn is_of_names(e: &SqlError) -> bool {
 impl From<'_, '_> {
     /// A view, as one leaf or as its tables.
     pub fn view(&self, view: &Rc<View>, shown: String, is_plain: bool) -> Bound<(Scope, Level)> {
-        if view.definition.is_merged() {
+        let is_kept = self.planner.hints_here().is_some_and(|hints| hints.keeps_view(&shown));
+        if view.definition.is_merged() && !is_kept {
             let query = view.query()?;
             if let SetExpr::Select(select) = &*query.body
                 && (!is_plain || has_columns_only(select))
@@ -153,7 +154,7 @@ impl From<'_, '_> {
         let columns: Vec<String> = view.columns().map(str::to_owned).collect();
         let derived = self.planner.inside(view, block, |query| self.planner.derived(query, view.name(), &columns))?;
         let table = derived.table.clone();
-        let (scope, level) = self.leaf(Origin::Derived(derived), table, shown)?;
+        let (scope, level) = self.leaf(Origin::Derived(derived), table, shown, &[])?;
         Ok((scope.in_database(view.database()), level))
     }
 
