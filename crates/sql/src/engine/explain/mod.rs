@@ -7,6 +7,7 @@
 pub mod columns;
 mod joins;
 pub mod json;
+mod keys;
 mod names;
 mod reads;
 mod run;

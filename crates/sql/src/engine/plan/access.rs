@@ -63,6 +63,10 @@ pub struct Access {
     pub waits_for_literals: bool,
     /// The kind of a parameter decides whether what it is beside can be a key: `id = outer.id + ?`.
     pub waits_for_kinds: bool,
+    /// Indexes that conditions are on, the chosen one among them.
+    pub possible: Vec<IndexNo>,
+    /// Which part of the rows that the path reads satisfies the condition, as estimated.
+    pub part: Option<f64>,
 }
 
 impl Access {
@@ -245,6 +249,9 @@ struct Candidates<'c> {
     uses: Option<&'c Uses>,
 }
 
+/// Longest OR that is looked at for an index that might be used.
+const ALTERNATIVES_SHOWN_MAX: usize = 64;
+
 /// More than any bounds are worth: a hint wants rows in the order of an index.
 const FORCED: u32 = 10_000;
 
@@ -266,6 +273,20 @@ impl<'c> Candidates<'c> {
     }
     fn all(&self) -> impl Iterator<Item = (IndexNo, &'c [u16])> {
         self.known().filter(|(no, _)| self.allows(*no))
+    }
+    /// Those whose first column has conditions.
+    fn possible(&self, found: &[OnColumn], conjuncts: &[Expr]) -> Vec<IndexNo> {
+        let is_short = |e: &&Expr| matches!(e, Expr::Or(list) if list.len() <= ALTERNATIVES_SHOWN_MAX);
+        let unions = conjuncts.iter().filter(is_short);
+        let unions: Vec<u16> = unions.filter_map(|e| alternatives_of(&self.table.schema, e)).map(|(c, _)| c).collect();
+        let is_bound = |c: u16| {
+            let on = &found[usize::from(c)];
+            on.equal.is_some() || on.low.is_some() || on.high.is_some() || unions.contains(&c)
+        };
+        let of_beginnings = self.table.indexes_in_use().filter(|(_, i)| i.has_prefixes() && self.allows(i.no));
+        let of_beginnings = of_beginnings.map(|(_, i)| (i.no, i.columns.as_slice()));
+        let first = |columns: &[u16]| columns.first().is_some_and(|c| is_bound(*c));
+        self.all().chain(of_beginnings).filter(|(_, columns)| first(columns)).map(|(no, _)| no).collect()
     }
     /// Places and columns of those that have a value once; of the primary key no place.
     fn unique(&self) -> impl Iterator<Item = (Option<usize>, &'c [u16])> {
@@ -326,7 +347,8 @@ pub fn choose(table: &Table, condition: Option<Expr>, order: &[u16], params: &[K
     };
     let rest: Vec<Expr> = (0..said.len()).filter(left).map(|i| said[i].clone()).collect();
     let rest = (!rest.is_empty()).then_some(Expr::And(rest));
-    Access { path, full: condition, rest, pushed, waits_for_literals, waits_for_kinds }
+    let possible = candidates.possible(&found, &conjuncts);
+    Access { path, full: condition, rest, pushed, waits_for_literals, waits_for_kinds, possible, part: None }
 }
 
 /// A condition that is an OR of limits, or a list of values, on the first column of one index, and its place among the conjuncts.

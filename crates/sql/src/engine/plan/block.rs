@@ -154,6 +154,8 @@ impl Block {
                 pushed: Default::default(),
                 waits_for_literals: false,
                 waits_for_kinds: false,
+                possible: Vec::new(),
+                part: None,
             });
         }
         Ok(Select {

@@ -8,7 +8,7 @@
 
 use std::rc::Rc;
 
-use apus_types::{ColumnType, RowLayout};
+use apus_types::{ColumnType, IndexNo, RowLayout};
 
 use super::{
     Planner, Unplanned,
@@ -269,6 +269,25 @@ impl<'l, 'a> Lowering<'l, 'a> {
         self.planner.choose(table, all_of(conditions), &[], item.uses.as_deref())
     }
 
+    /// Indexes of a table whose first column is to be equal to something of another one.
+    fn linked(&self, item: &Item, built: &Built) -> Vec<IndexNo> {
+        let Origin::Table(table) = &item.origin else { return Vec::new() };
+        let first = item.firsts[0];
+        let conditions = item.left.as_ref().unwrap_or(&built.waiting);
+        let is_equal = |column: u16, e: &Expr| match e {
+            Expr::Compare(CompareOp::Eq, a, b, _) => {
+                [a, b].iter().any(|e| matches!(&***e, Expr::Column(c) if c.slot == first + column))
+            }
+            _ => false,
+        };
+        let is_allowed = |no| item.uses.as_ref().is_none_or(|uses| uses.join.allows(no));
+        let secondary = table.ready_indexes().map(|(_, i)| (i.no, i.columns.as_slice()));
+        let all = std::iter::once((IndexNo(0), table.schema.primary_key.as_slice())).chain(secondary);
+        let is_linked =
+            |columns: &[u16]| columns.first().is_some_and(|column| conditions.iter().any(|e| is_equal(*column, e)));
+        all.filter(|(no, columns)| is_allowed(*no) && is_linked(columns)).map(|(no, _)| no).collect()
+    }
+
     fn hash_keys(&self, item: &Item, built: &Built) -> Vec<HashKey> {
         self.applicable(item, built).into_iter().filter_map(|e| self.hash_key(item, built, e)).collect()
     }
@@ -327,6 +346,7 @@ impl<'l, 'a> Lowering<'l, 'a> {
             self.compute(usize::from(at), built)?;
         }
         let is_first = built.columns.is_empty();
+        let linked = self.linked(&item, built);
         let mut keys = self.hash_keys(&item, built);
         if self.look_at_rows(&mut item, built)? || item.uses.as_ref().is_some_and(|uses| uses.no_hash) {
             keys.clear();
@@ -355,6 +375,7 @@ impl<'l, 'a> Lowering<'l, 'a> {
                     Item { left: Some(matches.clone()), origin: Origin::Table(table.clone()), ..item_of(&item) };
                 let mut all = self.access(&alone, table, built, false);
                 let reach = self.access(&alone, table, built, true);
+                all.possible.extend(reach.possible.iter().copied().chain(linked));
                 let is_virtual = information_schema::is_virtual(&table.schema);
                 let by_key = matches!(reach.path, Path::Points { .. });
                 let is_bound = by_key || matches!(&reach.path, Path::Range { equal, .. } if !equal.is_empty());
