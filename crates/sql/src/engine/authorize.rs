@@ -67,6 +67,8 @@ pub struct Names {
     pub is_typed: bool,
     /// What its hints have to tell.
     pub hints: Option<Box<Told>>,
+    /// How it reads ([`plan::traits`](super::plan::traits)).
+    pub traits: u8,
 }
 
 #[derive(Default, Debug)]

@@ -118,6 +118,7 @@ impl SqlEngine {
             sql: sql.to_vec(),
             syntax,
             parameters: plain.parameters,
+            digest: self.digests.find(session.env.database.as_deref(), &plain.text, sql),
             hints: std::mem::take(&mut plain.hints),
             plan: None,
             typed_by_params: false,

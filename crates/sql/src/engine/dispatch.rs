@@ -28,7 +28,8 @@ use super::{
     remake::fence,
     serializable::Reads,
     session::{Fail, KeptPlan, Scratch, Session},
-    status::{Counter, Line, Status},
+    statements::digests::OfThread,
+    status::{ALL, Counter, Line, Status},
     stored::unanswered,
     token::Tokens,
     user_lock::{Held, UserLocks},
@@ -62,6 +63,8 @@ pub struct SqlEngine {
     plans: RefCell<PlanCache>,
     pub(super) auto_increment: Arc<AutoIncrement>,
     pub(super) globals: Arc<Globals>,
+    /// What this thread counts of normal forms.
+    pub(super) digests: OfThread,
     /// `None`: nobody is refused anything.
     pub(super) store: Option<Rc<AccountStore>>,
     /// Numbers the rights of sessions with roles.
@@ -84,12 +87,14 @@ impl SqlEngine {
         user_locks: Arc<UserLocks>,
     ) -> SqlEngine {
         let counted = globals.status.line();
+        let digests = globals.digests.thread();
         SqlEngine {
             client,
             catalog: RefCell::new(Rc::new(Catalog::default())),
             plans: RefCell::new(PlanCache::default()),
             auto_increment,
             globals,
+            digests,
             store: None,
             next_rights: Cell::new(0),
             user_locks,
@@ -170,6 +175,7 @@ impl SqlEngine {
         self.admit(session, sql)?;
         let start = out.mark();
         let mut s = session.take_scratch();
+        self.begin_digest(session, &s.digest.text, sql);
         let is_hinted = !s.digest.hints.is_empty();
         if is_hinted {
             self.begin_hints(session, sql, &std::mem::take(&mut s.digest.hints), true);
@@ -193,6 +199,11 @@ impl SqlEngine {
     pub(super) fn count(&self, session: &mut Session, what: Counter) {
         session.counts[what as usize] += 1;
         self.counted.count(what);
+    }
+
+    pub(super) fn count_by(&self, session: &mut Session, at: usize, times: u64) {
+        session.counts[at] += times;
+        self.counted.add_at(at, times);
     }
 
     pub(super) fn status_of_node(&self) -> &Status {
@@ -417,6 +428,9 @@ impl SqlEngine {
         let in_use = session.use_tables(plan).map_err(|e| (e, false))?;
         out.hold(calls);
         self.count(session, plan.counter());
+        if plan.names().traits != 0 {
+            self.count_traits(session, plan.names().traits);
+        }
         let before = session.savepoint;
         let had_transaction = session.transaction.is_some();
         // Asked now: a lost transaction ends its BEGIN too, and its statement must not be repeated alone.
@@ -480,6 +494,9 @@ impl SqlEngine {
         session.tell_remarks();
         match done {
             Ok((rows, changed)) => {
+                if let Some(changed) = &changed {
+                    self.count_rows(session, plan, changed.affected);
+                }
                 let found_none = matches!((plan, &changed), (Plan::Into(_), Some(Changed { affected: 0, .. })));
                 self.answer(session, s, rows, changed, out);
                 if found_none {
@@ -619,6 +636,7 @@ impl SqlEngine {
             attempt += 1;
             let catalog = self.catalog().await?;
             let statement = session.prepared.get(&id).ok_or_else(|| SqlError::unknown_statement(id))?;
+            session.digest = statement.digest;
             let known = statement.plan.as_ref();
             let known = known.filter(|kept| kept.is_of(&catalog, &session.env) && !statement.typed_by_params);
             let plan = match known {
@@ -731,6 +749,9 @@ impl Engine for SqlEngine {
             reads: Rc::default(),
             tables_known: None,
             wrote: Vec::new(),
+            digest: None,
+            is_failed: false,
+            traits: 0,
             hinted: None,
             own: OwnRows::default(),
             savepoint: 0,
@@ -749,7 +770,7 @@ impl Engine for SqlEngine {
             compression: Compression::None,
             changes: Default::default(),
             scratch: None,
-            counts: Default::default(),
+            counts: [0; ALL],
             held: Held::default(),
             calls: Vec::new(),
             within: 0,
@@ -937,6 +958,7 @@ impl Engine for SqlEngine {
     }
 
     fn note_failure(&self, session: &mut Session, error: &SqlError) {
+        session.is_failed = true;
         session.note_failure(error);
     }
 
@@ -949,9 +971,7 @@ impl Engine for SqlEngine {
     }
 
     fn note_time(&self, session: &mut Session, took: Duration) {
-        if took >= session.env.variables.long_query {
-            self.count(session, Counter::Slow);
-        }
+        self.end_command(session, took);
     }
 
     fn statistics(&self, session: &Session) -> String {

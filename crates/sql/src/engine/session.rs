@@ -158,6 +158,8 @@ pub struct Prepared {
     /// By which `sql` is read, whatever the session's is now.
     pub syntax: Syntax,
     pub parameters: usize,
+    /// By which it is counted.
+    pub digest: Option<u32>,
     /// Where hints stand in `sql`.
     pub hints: Vec<usize>,
     pub plan: Option<KeptPlan>,
@@ -202,6 +204,11 @@ pub struct Session {
     pub read_only: Option<bool>,
     /// LOCK TABLES ... READ began the open transaction.
     pub locks_tables: bool,
+    /// The normal form by which the statement under way is counted.
+    pub digest: Option<u32>,
+    pub is_failed: bool,
+    /// How the plans read that the statement has run.
+    pub traits: u8,
     /// The statement under way has hints.
     pub hinted: Option<Box<Hinted>>,
     /// A statement with hints was prepared.

@@ -53,6 +53,8 @@ pub struct Env {
     pub changes_rows: Cell<bool>,
     pub row_count: i64,
     pub found_rows: u64,
+    /// Rows that the command under way has read.
+    pub examined: Cell<u64>,
     pub told_before: Told,
     random: Cell<u64>,
     /// What expressions of the statement have to warn of, at most [`WARNINGS_MAX`].
@@ -122,6 +124,7 @@ impl Env {
             last_insert_id_given: Cell::new(false),
             changes_rows: Cell::new(false),
             row_count: 0,
+            examined: Cell::new(0),
             found_rows: 0,
             told_before: Told::default(),
             random: Cell::new(seed | 1),
@@ -148,6 +151,9 @@ impl Env {
     }
     /// A part of the plan was run so often more, and gave so many rows more.
     pub fn count(&self, part: probe::Part, loops: u64, rows: u64) {
+        if part.1 == probe::Of::Read {
+            self.examined.set(self.examined.get() + rows);
+        }
         if let Some(counts) = self.counts.borrow_mut().as_mut() {
             counts.add(part, loops, rows);
         }
@@ -225,6 +231,7 @@ impl Env {
     /// A new statement begins: the clock may move.
     pub fn start_statement(&self) {
         self.interrupt.reset();
+        self.examined.set(0);
         self.start_step();
     }
     /// A statement within a call begins: KILL means all of the call.

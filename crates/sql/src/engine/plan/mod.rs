@@ -27,6 +27,7 @@ pub mod select;
 mod semi_join;
 pub mod shape;
 pub mod through;
+pub mod traits;
 pub mod view;
 mod weigh;
 pub mod window;
@@ -441,7 +442,8 @@ impl Planner<'_> {
         let needs = Needs::new(self.needs.take().list, plan.locks());
         let functions = self.functions.take();
         let hints = self.hints.as_ref().map(|hints| Box::new(hints.told()));
-        *plan.names_mut() = Names { views, functions, needs, is_typed: self.typed.get(), hints };
+        *plan.names_mut() = Names { views, functions, needs, is_typed: self.typed.get(), hints, traits: 0 };
+        plan.names_mut().traits = traits::of(&plan);
         Ok(plan)
     }
 
