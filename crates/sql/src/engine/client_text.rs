@@ -9,6 +9,7 @@ use super::{
     errors::{self, Result},
     expr::Kind,
     plan::{self, Plan, dml::Source},
+    plan_cache::key_of,
     planning::is_typed_by_values,
     session::{KeptPlan, Prepared, Session},
 };
@@ -118,7 +119,7 @@ impl SqlEngine {
             sql: sql.to_vec(),
             syntax,
             parameters: plain.parameters,
-            digest: self.digests.find(session.env.database.as_deref(), &plain.text, sql),
+            digest: self.digests.find(session.env.database.as_deref(), (&plain.text, key_of(&plain.text)), sql),
             hints: std::mem::take(&mut plain.hints),
             plan: None,
             typed_by_params: false,

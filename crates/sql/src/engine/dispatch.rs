@@ -286,6 +286,7 @@ impl SqlEngine {
             let text = String::from_utf8_lossy(&s.digest.text).into_owned();
             return Box::pin(self.other_statement(session, s, &text, &[], out)).await;
         }
+        let key = session.form;
         let mut attempt = 0;
         let mut losses = Losses::new(&self.client);
         loop {
@@ -293,7 +294,7 @@ impl SqlEngine {
             let catalog = self.catalog().await?;
             let planning = session.env.variables.planning();
             let database = session.env.database.as_deref();
-            let cached = self.plans.borrow_mut().find(&s.digest.text, database, &catalog, planning);
+            let cached = self.plans.borrow_mut().find((&s.digest.text, key), database, &catalog, planning);
             let cached = match cached {
                 Some(Cached::Plan(plan)) if !plan.is_by_key() && self.measure(&catalog, &plan).await => continue,
                 Some(cached) => cached,
@@ -637,6 +638,10 @@ impl SqlEngine {
             let catalog = self.catalog().await?;
             let statement = session.prepared.get(&id).ok_or_else(|| SqlError::unknown_statement(id))?;
             session.digest = statement.digest;
+            if statement.digest.is_some_and(|place| !self.digests.is_of_now(place)) {
+                self.find_digest_again(session, id);
+            }
+            let statement = session.prepared.get(&id).ok_or_else(|| SqlError::unknown_statement(id))?;
             let known = statement.plan.as_ref();
             let known = known.filter(|kept| kept.is_of(&catalog, &session.env) && !statement.typed_by_params);
             let plan = match known {
@@ -750,6 +755,7 @@ impl Engine for SqlEngine {
             tables_known: None,
             wrote: Vec::new(),
             digest: None,
+            form: 0,
             is_failed: false,
             traits: 0,
             hinted: None,

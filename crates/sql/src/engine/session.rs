@@ -22,6 +22,7 @@ use super::{
     plan::{Plan, access::BoundPath},
     routine::{Kind, Routine, code::Item, failures},
     serializable::Reads,
+    statements::digests::Place,
     trigger::{self, Trigger},
     user_lock::Held,
 };
@@ -159,7 +160,7 @@ pub struct Prepared {
     pub syntax: Syntax,
     pub parameters: usize,
     /// By which it is counted.
-    pub digest: Option<u32>,
+    pub digest: Option<Place>,
     /// Where hints stand in `sql`.
     pub hints: Vec<usize>,
     pub plan: Option<KeptPlan>,
@@ -205,7 +206,9 @@ pub struct Session {
     /// LOCK TABLES ... READ began the open transaction.
     pub locks_tables: bool,
     /// The normal form by which the statement under way is counted.
-    pub digest: Option<u32>,
+    pub digest: Option<Place>,
+    /// The key of that form.
+    pub form: u64,
     pub is_failed: bool,
     /// How the plans read that the statement has run.
     pub traits: u8,

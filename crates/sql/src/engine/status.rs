@@ -318,12 +318,12 @@ mod tests {
     #[test]
     fn lines_of_several_threads_are_added_up() {
         let status = Status::default();
-        let (one, other) = (status.line(), status.line());
+        let (one, another) = (status.line(), status.line());
         std::thread::scope(|s| {
             s.spawn(|| (0..1000).for_each(|_| one.count(Counter::Select)));
-            s.spawn(|| (0..500).for_each(|_| other.count(Counter::Select)));
+            s.spawn(|| (0..500).for_each(|_| another.count(Counter::Select)));
         });
-        other.count(Counter::Questions);
+        another.count(Counter::Questions);
         assert_eq!(status.counts()[Counter::Select as usize], 1500);
         assert_eq!(status.counts()[Counter::Questions as usize], 1);
         assert_eq!(status.counts()[Counter::Begin as usize], 0);

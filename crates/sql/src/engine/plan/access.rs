@@ -291,7 +291,7 @@ impl<'c> Candidates<'c> {
     /// Places and columns of those that have a value once; of the primary key no place.
     fn unique(&self) -> impl Iterator<Item = (Option<usize>, &'c [u16])> {
         let unique = self.table.ready_indexes().filter(|(_, i)| i.unique && self.allows(i.no));
-        let primary = self.allows(IndexNo(0)).then(|| (None, self.table.schema.primary_key.as_slice()));
+        let primary = self.allows(IndexNo(0)).then_some((None, self.table.schema.primary_key.as_slice()));
         primary.into_iter().chain(unique.map(|(at, i)| (Some(at), i.columns.as_slice())))
     }
 }

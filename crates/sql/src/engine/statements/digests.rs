@@ -101,11 +101,6 @@ impl Counted {
         }
         self.numbers[LAST_SEEN].store(now, Relaxed);
     }
-
-    fn forget(&self) {
-        self.numbers.iter().enumerate().for_each(|(at, n)| n.store(if at == LEAST { u64::MAX } else { 0 }, Relaxed));
-        self.buckets.iter().for_each(|n| n.store(0, Relaxed));
-    }
 }
 
 /// The clock is looked at with every so many statements of a normal form, and with the first.
@@ -118,11 +113,13 @@ type Line = Arc<Mutex<Vec<Arc<Counted>>>>;
 pub struct Digests {
     lines: Mutex<Vec<Line>>,
     size: AtomicUsize,
+    /// How often all were forgotten.
+    generation: AtomicU32,
 }
 
 impl Default for Digests {
     fn default() -> Digests {
-        Digests { lines: Mutex::default(), size: AtomicUsize::new(SIZE_DEFAULT) }
+        Digests { lines: Mutex::default(), size: AtomicUsize::new(SIZE_DEFAULT), generation: AtomicU32::new(0) }
     }
 }
 
@@ -142,10 +139,10 @@ impl Digests {
         OfThread { shared: self.clone(), line, known: RefCell::default() }
     }
 
-    /// All counters begin anew.
+    /// All begin anew, threads with the next statement that they count.
     pub fn forget(&self) {
-        let all = lock(&self.lines);
-        all.iter().for_each(|line| lock(line).iter().for_each(|counted| counted.forget()));
+        self.generation.fetch_add(1, Relaxed);
+        lock(&self.lines).iter().for_each(|line| lock(line).clear());
     }
 
     /// The rows of the table.
@@ -167,26 +164,64 @@ pub struct OfThread {
     known: RefCell<Known>,
 }
 
+/// Where a thread counts a normal form, until all are forgotten.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Place {
+    generation: u32,
+    at: u32,
+}
+
 #[derive(Default)]
 struct Known {
+    generation: u32,
     places: FixedMap<u64, u32>,
     list: Vec<Arc<Counted>>,
 }
 
 impl OfThread {
     /// The place of a normal form in a database.
-    pub fn find(&self, database: Option<&str>, normal: &[u8], sql: &[u8]) -> Option<u32> {
-        let size = self.shared.size.load(Relaxed);
-        if size == 0 {
+    pub fn find(&self, database: Option<&str>, (normal, form): (&[u8], u64), sql: &[u8]) -> Option<Place> {
+        if self.shared.size.load(Relaxed) == 0 {
             return None;
         }
-        let key = hash_key(normal) ^ database.map_or(0, |name| hash_key(name.as_bytes()));
-        let known = self.known.borrow().places.get(&key).copied();
-        Some(known.unwrap_or_else(|| self.begin(key, database.unwrap_or_default(), normal, sql, size)))
+        let database = database.unwrap_or_default();
+        let key = form ^ database.len() as u64;
+        let known = self.known.borrow();
+        if let Some(place) = known.places.get(&key).filter(|place| known.list[**place as usize].database == database) {
+            let generation = known.generation;
+            if self.is_current(generation) {
+                return Some(Place { generation, at: *place });
+            }
+        }
+        drop(known);
+        Some(self.find_other((key, form), database, normal, sql))
     }
 
+    fn is_current(&self, generation: u32) -> bool {
+        self.shared.generation.load(Relaxed) == generation
+    }
+
+    /// Whether a place is still that of the normal form that it was given for.
+    pub fn is_of_now(&self, place: Place) -> bool {
+        self.is_current(place.generation)
+    }
+
+    /// A normal form that is new, or known in another database with a name as long.
     #[cold]
-    fn begin(&self, key: u64, database: &str, normal: &[u8], sql: &[u8], size: usize) -> u32 {
+    fn find_other(&self, (key, form): (u64, u64), database: &str, normal: &[u8], sql: &[u8]) -> Place {
+        let generation = self.shared.generation.load(Relaxed);
+        if self.known.borrow().generation != generation {
+            *self.known.borrow_mut() = Known { generation, ..Known::default() };
+        }
+        let known = self.known.borrow();
+        let key = if known.places.contains_key(&key) { form ^ hash_key(database.as_bytes()) } else { key };
+        let place = known.places.get(&key).copied();
+        drop(known);
+        Place { generation, at: place.unwrap_or_else(|| self.begin(key, database, normal, sql)) }
+    }
+
+    fn begin(&self, key: u64, database: &str, normal: &[u8], sql: &[u8]) -> u32 {
+        let size = self.shared.size.load(Relaxed);
         let mut known = self.known.borrow_mut();
         if known.list.is_empty() {
             // All that have no place.
@@ -208,8 +243,11 @@ impl OfThread {
         place
     }
 
-    pub fn add(&self, place: u32, did: &Did) {
-        if let Some(counted) = self.known.borrow().list.get(place as usize) {
+    pub fn add(&self, place: Place, did: &Did) {
+        let known = self.known.borrow();
+        if known.generation == place.generation
+            && let Some(counted) = known.list.get(place.at as usize)
+        {
             counted.count(did);
         }
     }
@@ -322,7 +360,8 @@ mod tests {
         let (one, other) = (shared.thread(), shared.thread());
         let did = |micros| Did { micros, sent: 2, examined: 5, ..Did::default() };
         for (thread, micros) in [(&one, 100), (&one, 300), (&other, 50)] {
-            let place = thread.find(Some("d"), b"SELECT a FROM t WHERE id=?1", b"SELECT a FROM t WHERE id=7").unwrap();
+            let place =
+                thread.find(Some("d"), (b"SELECT a FROM t WHERE id=?1", 7), b"SELECT a FROM t WHERE id=7").unwrap();
             thread.add(place, &did(micros));
         }
         let rows = shared.rows();
@@ -331,16 +370,23 @@ mod tests {
         assert_eq!([of(0), of(2)], ["d", "SELECT `a` FROM `t` WHERE `id` = ?"]);
         assert_eq!([3, 4, 5, 7, 12, 13].map(of), ["3", "450000000", "50000000", "300000000", "6", "15"]);
         assert_eq!((of(33), of(36)), ("300000000".to_owned(), "SELECT a FROM t WHERE id=7".to_owned()));
-        shared.set_size(3);
+        let same = one.find(Some("e"), (b"SELECT a FROM t WHERE id=?1", 7), b"").unwrap();
+        assert_eq!((same.at, one.find(Some("e"), (b"", 7), b"")), (2, Some(same)), "another database");
+        shared.set_size(4);
         for n in 0..9 {
             let normal = format!("SELECT {n} FROM t");
-            one.add(one.find(None, normal.as_bytes(), b"").unwrap(), &did(1));
+            one.add(one.find(None, (normal.as_bytes(), 100 + n), b"").unwrap(), &did(1));
         }
         let rows = shared.rows();
         assert_eq!((rows.len(), rows[0][1].is_null(), rows[0][3].as_string()), (4, true, "7".to_owned()));
         shared.set_size(0);
-        assert_eq!(one.find(None, b"SELECT 1", b""), None);
+        assert_eq!(one.find(None, (b"SELECT 1", 5), b""), None);
         shared.forget();
         assert!(shared.rows().is_empty());
+        shared.set_size(5);
+        one.add(same, &did(1));
+        assert!(shared.rows().is_empty() && !one.is_of_now(same));
+        one.add(one.find(None, (b"SELECT 2", 5), b"").unwrap(), &did(1));
+        assert_eq!(shared.rows().len(), 1);
     }
 }

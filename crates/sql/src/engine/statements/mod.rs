@@ -9,7 +9,14 @@ pub mod text;
 
 use std::time::Duration;
 
-use super::{dispatch::SqlEngine, expr::env::clock, session::Session, status::Counter};
+use super::{
+    digest::{Digest, Form},
+    dispatch::SqlEngine,
+    expr::env::clock,
+    plan_cache::key_of,
+    session::Session,
+    status::Counter,
+};
 
 /// What a statement has done, as far as it is counted by its normal form.
 #[derive(Clone, Copy, Default, Debug)]
@@ -31,7 +38,20 @@ impl SqlEngine {
             // Another one of the same command.
             self.end_digest(session, Duration::ZERO);
         }
-        session.digest = self.digests.find(session.env.database.as_deref(), normal, sql);
+        session.form = key_of(normal);
+        session.digest = self.digests.find(session.env.database.as_deref(), (normal, session.form), sql);
+    }
+
+    /// All normal forms were forgotten since a statement was prepared.
+    #[cold]
+    pub(super) fn find_digest_again(&self, session: &mut Session, id: u32) {
+        let Some(prepared) = session.prepared.get_mut(&id) else { return };
+        let mut plain = Digest::default();
+        if plain.scan(&prepared.sql, Form::Plain, prepared.syntax).is_ok() {
+            let form = (plain.text.as_slice(), key_of(&plain.text));
+            prepared.digest = self.digests.find(session.env.database.as_deref(), form, &prepared.sql);
+        }
+        session.digest = prepared.digest;
     }
 
     /// It has ended.

@@ -12,7 +12,7 @@ use std::{
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
-        mpsc::{Receiver, SyncSender, TrySendError, sync_channel},
+        mpsc::{Receiver, SyncSender, sync_channel},
     },
 };
 
@@ -198,8 +198,7 @@ impl SlowLog {
                 std::thread::Builder::new().name("slow-log".to_owned()).spawn(move || write_all(&entries, &shared));
             settings.queue = begun.is_ok().then_some(queue);
         }
-        let sent = settings.queue.as_ref().map(|queue| queue.try_send(entry));
-        if matches!(sent, None | Some(Err(TrySendError::Full(_) | TrySendError::Disconnected(_)))) {
+        if settings.queue.as_ref().is_none_or(|queue| queue.try_send(entry).is_err()) {
             self.shared.dropped.fetch_add(1, Relaxed);
         }
     }
