@@ -378,7 +378,7 @@ mod tests {
             one.add(one.find(None, (normal.as_bytes(), 100 + n), b"").unwrap(), &did(1));
         }
         let rows = shared.rows();
-        assert_eq!((rows.len(), rows[0][1].is_null(), rows[0][3].as_string()), (4, true, "7".to_owned()));
+        assert_eq!((rows.len(), rows[0][1].is_null(), rows[0][3].as_string()), (3, true, "7".to_owned()));
         shared.set_size(0);
         assert_eq!(one.find(None, (b"SELECT 1", 5), b""), None);
         shared.forget();

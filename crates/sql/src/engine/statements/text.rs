@@ -197,7 +197,7 @@ fn token(text: &str, at: usize) -> (String, usize) {
         b'0'..=b'9' => {
             let end = end_of(at, &|b| is_word(b) || b == b'.');
             let is_name = bytes[at..end].iter().any(u8::is_ascii_alphabetic) && !text[at..end].contains('.');
-            let is_number = text[at..end].parse::<f64>().is_ok();
+            let is_number = text[at..end].parse::<f64>().is_ok() || text[at..end].starts_with("0x");
             (if is_name && !is_number { format!("`{}`", &text[at..end]) } else { "?".to_owned() }, end)
         }
         b if is_word(b) => {
