@@ -5,7 +5,7 @@ use std::{net::SocketAddr, path::PathBuf, process::ExitCode, sync::Arc};
 use apus_auth::{Secret, SecretKind};
 use apus_client::{Client, ClientConfig};
 use apus_sql::{
-    engine::{AutoIncrement, Globals, Places, SqlEngine, UserLocks},
+    engine::{AutoIncrement, Globals, Places, SqlEngine, UserLocks, slow},
     server::{Accounts, Server, ServerConfig},
     wire::{SqlError, auth::AuthPlugin},
 };
@@ -43,6 +43,9 @@ pub struct SqlArgs {
     /// Directory whose files statements may write and read (SELECT ... INTO OUTFILE, LOAD DATA INFILE, LOAD_FILE), for accounts with the privilege FILE; empty: all that this process may; NULL: none
     #[arg(long, value_name = "DIR", default_value = "NULL")]
     secure_file_priv: String,
+    /// File of the slow query log, until SET GLOBAL slow_query_log_file names another one beside it
+    #[arg(long, value_name = "FILE", default_value = slow::FILE_DEFAULT)]
+    slow_query_log_file: PathBuf,
     /// Seconds to wait for the cluster at the start
     #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     start_seconds: u64,
@@ -64,7 +67,8 @@ pub fn run(args: SqlArgs) -> Result<ExitCode, String> {
     let tls = args.tls.load()?;
     let globals = Globals::with_tls(tls.is_some(), tls.as_ref().is_some_and(|tls| tls.required))
         .with_local_infile(args.local_infile)
-        .with_files_in(Places::parse(&args.secure_file_priv)?);
+        .with_files_in(Places::parse(&args.secure_file_priv)?)
+        .with_slow_log_file(&args.slow_query_log_file);
     let (auto_increment, globals) = (Arc::new(AutoIncrement::default()), Arc::new(globals));
     let user_locks = Arc::new(UserLocks::default());
     let (mgmt, connect_timeout_ms) = (args.mgmt.clone(), args.start_seconds * 1000);

@@ -316,6 +316,7 @@ impl Nodes {
             // It arbitrates where no management node does.
             format!("--node={id}"),
             self.data_dir(&format!("sql-{id}")),
+            format!("--slow-query-log-file={}", self.spawner.dir().join(format!("slow-{id}.log")).display()),
         ];
         let files = [
             self.secret("client"),

@@ -19,6 +19,7 @@ use super::{
     errors::{self, Result},
     expr::env::Env,
     foreign_key::clause,
+    hint::Told,
     information_schema,
     session::Session,
     stored::Stored,
@@ -64,6 +65,10 @@ pub struct Names {
     pub needs: Needs,
     /// The plan is good for parameters of the kinds that it was made for.
     pub is_typed: bool,
+    /// What its hints have to tell.
+    pub hints: Option<Box<Told>>,
+    /// How it reads ([`plan::traits`](super::plan::traits)).
+    pub traits: u8,
 }
 
 #[derive(Default, Debug)]

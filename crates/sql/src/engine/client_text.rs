@@ -1,13 +1,15 @@
 //! Texts that clients send to be executed or prepared: read in their character set, and one statement after the other.
 
-use std::pin::pin;
+use std::{pin::pin, rc::Rc};
 
 use super::{
+    catalog::Catalog,
     digest::{Digest, Form, has_statement, without_end},
     dispatch::{SqlEngine, begins_with, is_of_text_protocol, is_query},
     errors::{self, Result},
     expr::Kind,
     plan::{self, Plan, dml::Source},
+    plan_cache::key_of,
     planning::is_typed_by_values,
     session::{KeptPlan, Prepared, Session},
 };
@@ -113,37 +115,50 @@ impl SqlEngine {
         if plain.text.is_empty() {
             return Err(errors::empty_query());
         }
-        let mut prepared =
-            Prepared { sql: sql.to_vec(), syntax, parameters: plain.parameters, plan: None, typed_by_params: false };
-        let mut columns = Vec::new();
+        let mut prepared = Prepared {
+            sql: sql.to_vec(),
+            syntax,
+            parameters: plain.parameters,
+            digest: self.digests.find(session.env.database.as_deref(), (&plain.text, key_of(&plain.text)), sql),
+            hints: std::mem::take(&mut plain.hints),
+            plan: None,
+            typed_by_params: false,
+        };
+        let (mut columns, mut warnings) = (Vec::new(), 0);
         if is_query(&plain.text) {
             self.learn_identity(session).await;
-            let mut catalog = self.catalog().await?;
-            let kinds = vec![Kind::Text; plain.parameters];
-            let text = String::from_utf8_lossy(&plain.text);
-            let limit = session.env.variables.select_limit;
-            let plan = match self.plan_measured(&catalog, &session.env, &text, kinds.clone(), limit).await {
-                Err(e) if self.has_news(&e).await => {
-                    catalog = self.catalog().await?;
-                    self.plan_measured(&catalog, &session.env, &text, kinds, limit).await?
+            let is_hinted = !prepared.hints.is_empty();
+            if is_hinted {
+                session.has_hinted = true;
+                self.begin_hints(session, sql, &prepared.hints, true);
+            }
+            let planned = self.plan_prepared(session, &plain).await;
+            let kept = planned.map(|(plan, catalog)| KeptPlan::new(plan, &catalog, &session.env));
+            if is_hinted {
+                if let Some(told) = kept.iter().find_map(|kept| kept.plan.names().hints.as_ref()) {
+                    session.clear_warnings();
+                    session.tell_hints(told);
+                    warnings = session.warning_count();
                 }
-                planned => planned?,
-            };
+                self.end_hints(session);
+            }
+            let kept = kept?;
+            let plan = &*kept.plan;
             let needs = &plan.names().needs;
             if !self.is_granted(session, needs) {
                 self.authorize(session, needs).await?;
             }
             prepared.typed_by_params = plan.names().is_typed;
-            if let Plan::Select(select) = &plan {
+            if let Plan::Select(select) = plan {
                 columns = select.defs.to_vec();
                 prepared.typed_by_params |= is_typed_by_values(select);
             }
-            if let Plan::Insert(i) = &plan
+            if let Plan::Insert(i) = plan
                 && let Source::Select(select) = &i.source
             {
                 prepared.typed_by_params |= is_typed_by_values(select);
             }
-            prepared.plan = Some(KeptPlan::new(plan, &catalog, &session.env));
+            prepared.plan = Some(kept);
         } else if is_of_text_protocol(&plain.text) {
             return Err(errors::not_preparable());
         } else if let Some((made, _)) = self.statement_with_body(session, sql)? {
@@ -158,6 +173,21 @@ impl SqlEngine {
         session.next_statement = session.next_statement.wrapping_add(1).max(1);
         let params = vec![ColumnDef::parameter(); prepared.parameters];
         session.prepared.insert(id, prepared);
-        Ok(PreparedInfo { id, params, columns, warnings: 0 })
+        Ok(PreparedInfo { id, params, columns, warnings })
+    }
+
+    async fn plan_prepared(&self, session: &Session, plain: &Digest) -> Result<(Plan, Rc<Catalog>)> {
+        let catalog = self.catalog().await?;
+        let kinds = vec![Kind::Text; plain.parameters];
+        let text = String::from_utf8_lossy(&plain.text);
+        let limit = session.env.variables.select_limit;
+        match self.plan_measured(&catalog, &session.env, &text, kinds.clone(), limit).await {
+            Err(e) if self.has_news(&e).await => {
+                let catalog = self.catalog().await?;
+                let plan = self.plan_measured(&catalog, &session.env, &text, kinds, limit).await?;
+                Ok((plan, catalog))
+            }
+            planned => planned.map(|plan| (plan, catalog)),
+        }
     }
 }

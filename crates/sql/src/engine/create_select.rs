@@ -214,6 +214,9 @@ impl SqlEngine {
                 return Err(errors::syntax(&clause.text));
             };
             self.authorize(session, &select.names.needs).await?;
+            select.names.hints.iter().for_each(|told| {
+                session.tell_hints(told);
+            });
             if let Err(e) = check_free(&catalog, &name) {
                 return exists(session, clause, e);
             }

@@ -17,7 +17,7 @@ use super::{
     errors::{self, Result},
     exec::{Changed, Info},
     foreign_key::{clause::Clause, define},
-    full_text,
+    full_text, grant_tables, performance_schema,
     remake::fence,
     rules::{self, functional},
     session::{Scratch, Session},
@@ -153,7 +153,18 @@ impl SqlEngine {
             }
             Ddl::Truncate(name) => {
                 let name = full(&name)?;
-                if self.fetch_catalog().await?.view(&name.database, &name.table).is_some() {
+                let catalog = self.fetch_catalog().await?;
+                match catalog.virtual_tables(&name.database) {
+                    Some(performance_schema::DATABASE) if performance_schema::truncate(&name.table, &session.env) => {
+                        return Ok(done);
+                    }
+                    Some(grant_tables::DATABASE) if name.table == grant_tables::SLOW_LOG => {
+                        self.globals.slow.forget();
+                        return Ok(done);
+                    }
+                    _ => {}
+                }
+                if catalog.view(&name.database, &name.table).is_some() {
                     return Err(errors::unknown_table(&name.database, &name.table));
                 }
                 let shown = (name.database.clone(), name.table.clone());

@@ -87,6 +87,8 @@ pub struct Digest {
     pub literals: Vec<Literal>,
     /// `?` parameters of the client.
     pub parameters: usize,
+    /// Where hints stand in the statement ([`super::hint`]); `text` has them as they are.
+    pub hints: Vec<usize>,
     /// By which the statement was read.
     pub syntax: Syntax,
     /// Rows of an INSERT that `text` shows as one; the literals are theirs in order, equally many each. Otherwise 1.
@@ -112,6 +114,7 @@ impl Digest {
         self.literals.clear();
         self.literals.shrink_to(LITERALS_KEPT);
         self.parameters = 0;
+        self.hints.clear();
         self.rows = 1;
         let mut scanner = Scanner { sql, at: 0, gap: false, in_executable: false, form, rows, out: self };
         let end = scanner.run()?;
@@ -262,7 +265,7 @@ impl Scanner<'_> {
                 b' ' | b'\t' | b'\n' | b'\r' | 0x0b | 0x0c => self.skip(1),
                 b'#' => self.skip_line(),
                 b'-' if self.peek(1) == b'-' && (self.peek(2) <= b' ') => self.skip_line(),
-                b'/' if self.peek(1) == b'*' => self.comment(),
+                b'/' if self.peek(1) == b'*' => self.comment()?,
                 b'*' if self.in_executable && self.peek(1) == b'/' => {
                     self.in_executable = false;
                     self.skip(2);
@@ -382,14 +385,38 @@ impl Scanner<'_> {
         self.at = end;
     }
 
-    fn comment(&mut self) {
+    fn comment(&mut self) -> Result<(), SqlError> {
         let rest = self.sql.get(self.at + 2..).unwrap_or(&[]);
         if let Some(code) = executable(rest) {
             self.in_executable = true;
-            return self.skip(2 + code);
+            self.skip(2 + code);
+            return Ok(());
         }
-        let length = rest.windows(2).position(|w| w == b"*/").map_or(rest.len(), |i| i + 2);
-        self.skip(2 + length);
+        let end = rest.windows(2).position(|w| w == b"*/");
+        if rest.first() == Some(&b'+') && self.may_be_hinted() {
+            let end = end.ok_or_else(|| self.unterminated())?;
+            self.seal(false);
+            self.gap = true;
+            self.out.hints.push(self.at);
+            self.copy(self.at + 2 + end + 2);
+            self.gap = true;
+            return Ok(());
+        }
+        self.skip(2 + end.map_or(rest.len(), |i| i + 2));
+        Ok(())
+    }
+
+    /// Nothing but blanks stands behind a word that hints may follow.
+    #[cold]
+    fn may_be_hinted(&self) -> bool {
+        const WORDS: [&[u8]; 5] = [b"select", b"insert", b"update", b"delete", b"replace"];
+        let word = |text: &[u8]| {
+            let length = text.iter().rev().take_while(|b| is_word(**b)).count();
+            let (before, word) = text.split_at(text.len() - length);
+            before.last() != Some(&b'.') && WORDS.iter().any(|known| known.eq_ignore_ascii_case(word))
+        };
+        let before = self.sql.get(..self.at).unwrap_or(&[]).trim_ascii_end();
+        word(before) && word(self.out.text.trim_ascii_end())
     }
 
     fn word(&mut self) {

@@ -21,7 +21,6 @@ use super::{
     exec::{self, Changed, Cluster, change, change_joined, insert, into, read},
     explain,
     expr::{Datum, Kind, env::Env, recycle},
-    hint,
     own::OwnRows,
     parameters::{attribute_text, param_of},
     plan::{self, Plan, dml::Source},
@@ -30,7 +29,8 @@ use super::{
     remake::fence,
     serializable::Reads,
     session::{Fail, KeptPlan, Scratch, Session},
-    status::{Counter, Line, Status},
+    statements::digests::OfThread,
+    status::{ALL, Counter, Line, Status},
     stored::unanswered,
     token::Tokens,
     user_lock::{Held, UserLocks},
@@ -64,6 +64,8 @@ pub struct SqlEngine {
     plans: RefCell<PlanCache>,
     pub(super) auto_increment: Arc<AutoIncrement>,
     pub(super) globals: Arc<Globals>,
+    /// What this thread counts of normal forms.
+    pub(super) digests: OfThread,
     /// `None`: nobody is refused anything.
     pub(super) store: Option<Rc<AccountStore>>,
     /// Numbers the rights of sessions with roles.
@@ -86,12 +88,14 @@ impl SqlEngine {
         user_locks: Arc<UserLocks>,
     ) -> SqlEngine {
         let counted = globals.status.line();
+        let digests = globals.digests.thread();
         SqlEngine {
             client,
             catalog: RefCell::new(Rc::new(Catalog::default())),
             plans: RefCell::new(PlanCache::default()),
             auto_increment,
             globals,
+            digests,
             store: None,
             next_rights: Cell::new(0),
             user_locks,
@@ -172,6 +176,11 @@ impl SqlEngine {
         self.admit(session, sql)?;
         let start = out.mark();
         let mut s = session.take_scratch();
+        self.begin_digest(session, &s.digest.text, sql);
+        let is_hinted = !s.digest.hints.is_empty();
+        if is_hinted {
+            self.begin_hints(session, sql, &std::mem::take(&mut s.digest.hints), true);
+        }
         let result = loop {
             let done = pin!(self.statement_with(session, &mut s, sql, out)).await;
             match self.is_to_run_again(session, &done, start, out).await {
@@ -181,12 +190,21 @@ impl SqlEngine {
             }
         };
         session.scratch = Some(s);
-        self.end_statement(session, result, start, out).await
+        let result = self.end_statement(session, result, start, out).await;
+        if is_hinted {
+            self.end_hints(session);
+        }
+        result
     }
 
     pub(super) fn count(&self, session: &mut Session, what: Counter) {
         session.counts[what as usize] += 1;
         self.counted.count(what);
+    }
+
+    pub(super) fn count_by(&self, session: &mut Session, at: usize, times: u64) {
+        session.counts[at] += times;
+        self.counted.add_at(at, times);
     }
 
     pub(super) fn status_of_node(&self) -> &Status {
@@ -270,7 +288,7 @@ impl SqlEngine {
             let text = String::from_utf8_lossy(&s.digest.text).into_owned();
             return Box::pin(self.other_statement(session, s, &text, &[], out)).await;
         }
-        session.env.hinted_ms.set(hint::max_execution_ms(sql));
+        let key = session.form;
         let mut attempt = 0;
         let mut losses = Losses::new(&self.client);
         loop {
@@ -278,7 +296,7 @@ impl SqlEngine {
             let catalog = self.catalog().await?;
             let planning = session.env.variables.planning();
             let database = session.env.database.as_deref();
-            let cached = self.plans.borrow_mut().find(&s.digest.text, database, &catalog, planning);
+            let cached = self.plans.borrow_mut().find((&s.digest.text, key), database, &catalog, planning);
             let cached = match cached {
                 Some(Cached::Plan(plan)) if !plan.is_by_key() && self.measure(&catalog, &plan).await => continue,
                 Some(cached) => cached,
@@ -395,6 +413,7 @@ impl SqlEngine {
         {
             Box::pin(self.require(session, Privileges::FILE, "FILE")).await.map_err(|e| (e, false))?;
         }
+        let hinted_ms = plan.names().hints.as_ref().and_then(|told| session.tell_hints(told));
         let needs = &plan.names().needs;
         if !self.is_granted(session, needs) {
             Box::pin(self.authorize_in_transaction(session, needs)).await.map_err(|e| (e, false))?;
@@ -417,6 +436,9 @@ impl SqlEngine {
         let in_use = session.use_tables(plan).map_err(|e| (e, false))?;
         out.hold(calls);
         self.count(session, plan.counter());
+        if plan.names().traits != 0 {
+            self.count_traits(session, plan.names().traits);
+        }
         let before = session.savepoint;
         let had_transaction = session.transaction.is_some();
         // Asked now: a lost transaction ends its BEGIN too, and its statement must not be repeated alone.
@@ -428,7 +450,7 @@ impl SqlEngine {
             session.fix_characteristics();
         }
         let start = out.mark();
-        let longest_ms = session.env.hinted_ms.get().unwrap_or(session.env.variables.max_execution_ms);
+        let longest_ms = hinted_ms.unwrap_or(session.env.variables.max_execution_ms);
         if let Plan::Select(_) | Plan::Into(_) = plan
             && longest_ms > 0
             && session.calls.is_empty()
@@ -480,6 +502,9 @@ impl SqlEngine {
         session.tell_remarks();
         match done {
             Ok((rows, changed)) => {
+                if let Some(changed) = &changed {
+                    self.count_rows(session, plan, changed.affected);
+                }
                 let found_none = matches!((plan, &changed), (Plan::Into(into), Some(Changed { affected: 0, .. }))
                     if !matches!(into.goal, plan::into::Goal::File(_)));
                 self.answer(session, s, rows, changed, out);
@@ -620,7 +645,11 @@ impl SqlEngine {
             attempt += 1;
             let catalog = self.catalog().await?;
             let statement = session.prepared.get(&id).ok_or_else(|| SqlError::unknown_statement(id))?;
-            session.env.hinted_ms.set(hint::max_execution_ms(&statement.sql));
+            session.digest = statement.digest;
+            if statement.digest.is_some_and(|place| !self.digests.is_of_now(place)) {
+                self.find_digest_again(session, id);
+            }
+            let statement = session.prepared.get(&id).ok_or_else(|| SqlError::unknown_statement(id))?;
             let known = statement.plan.as_ref();
             let known = known.filter(|kept| kept.is_of(&catalog, &session.env) && !statement.typed_by_params);
             let plan = match known {
@@ -734,12 +763,18 @@ impl Engine for SqlEngine {
             reads: Rc::default(),
             tables_known: None,
             wrote: Vec::new(),
+            digest: None,
+            form: 0,
+            is_failed: false,
+            traits: 0,
+            hinted: None,
             own: OwnRows::default(),
             savepoint: 0,
             named: Vec::new(),
             warnings: Vec::new(),
             unlisted_warnings: 0,
             has_own_warnings: false,
+            has_hinted: false,
             prepared: Default::default(),
             named_statements: Default::default(),
             next_statement: 1,
@@ -750,7 +785,7 @@ impl Engine for SqlEngine {
             compression: Compression::None,
             changes: Default::default(),
             scratch: None,
-            counts: Default::default(),
+            counts: [0; ALL],
             held: Held::default(),
             calls: Vec::new(),
             within: 0,
@@ -838,6 +873,7 @@ impl Engine for SqlEngine {
         for param in params {
             values.push(param_of(param, client)?);
         }
+        let is_hinted = session.has_hinted && self.begin_prepared_hints(session, id);
         let result = loop {
             let done = pin!(self.execute_prepared(session, &mut s, id, &values, out)).await;
             match self.is_to_run_again(session, &done, start, out).await {
@@ -848,7 +884,11 @@ impl Engine for SqlEngine {
         };
         s.values = recycle(values);
         session.scratch = Some(s);
-        self.end_statement(session, result, start, out).await
+        let result = self.end_statement(session, result, start, out).await;
+        if is_hinted {
+            self.end_hints(session);
+        }
+        result
     }
 
     fn database<'a>(&self, session: &'a Session) -> Option<&'a str> {
@@ -933,6 +973,7 @@ impl Engine for SqlEngine {
     }
 
     fn note_failure(&self, session: &mut Session, error: &SqlError) {
+        session.is_failed = true;
         session.note_failure(error);
     }
 
@@ -945,9 +986,7 @@ impl Engine for SqlEngine {
     }
 
     fn note_time(&self, session: &mut Session, took: Duration) {
-        if took >= session.env.variables.long_query {
-            self.count(session, Counter::Slow);
-        }
+        self.end_command(session, took);
     }
 
     fn statistics(&self, session: &Session) -> String {

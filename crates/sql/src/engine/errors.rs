@@ -373,6 +373,9 @@ pub fn update_table_used(name: &str) -> SqlError {
 pub fn too_many_tables(most: usize) -> SqlError {
     error(1116, b"HY000", format!("Too many tables; MySQL can only use {most} tables in a join"))
 }
+pub fn no_key_of_table(key: &str, table: &str) -> SqlError {
+    error(1176, b"42000", format!("Key '{key}' doesn't exist in table '{table}'"))
+}
 pub fn wrong_usage(a: &str, b: &str) -> SqlError {
     error(1221, b"HY000", format!("Incorrect usage of {a} and {b}"))
 }

@@ -17,6 +17,7 @@ use super::{
     expr::Datum,
     information_schema::{Row, virtual_schema},
     labels, routine,
+    statements::slow::{Entry, SlowLog},
 };
 use crate::{
     accounts::{Account, AccountName, Columns, Privileges, Requires, requires::Named},
@@ -24,6 +25,8 @@ use crate::{
 };
 
 pub const DATABASE: &str = "mysql";
+/// Statements that took long, which is no grant table.
+pub const SLOW_LOG: &str = "slow_log";
 
 /// Privileges as columns of `user`: in the order of their numbers but for GRANT, which stands behind FILE.
 const OF_USER: &str = "Select Insert Update Delete Create Drop Reload Shutdown Process File Grant References Index Alter Show_db Super \
@@ -163,12 +166,58 @@ fn tables() -> &'static BTreeMap<&'static str, TableSchema> {
                 vec![host("FROM_HOST"), user("FROM_USER"), host("TO_HOST"), user("TO_USER"), yes("WITH_ADMIN_OPTION")],
             ),
             ("default_roles", vec![host("HOST"), user("USER"), host("DEFAULT_ROLE_HOST"), user("DEFAULT_ROLE_USER")]),
+            (SLOW_LOG, slow_log_columns()),
             ("global_grants", vec![user("USER"), host("HOST"), user("PRIV"), yes("WITH_GRANT_OPTION")]),
         ]
         .into_iter()
         .map(|(name, columns)| (name, virtual_schema(DATABASE, name, columns)))
         .collect()
     })
+}
+
+fn slow_log_columns() -> Vec<Column> {
+    let whole = |name: &str, bits, unsigned| filled(name, ColumnType::Int { bits, unsigned }, "0");
+    let is_not_null = |column: Column| Column { nullable: false, ..column };
+    let time = |name: &str| is_not_null(Column::new(name, ColumnType::Time { decimals: 6 }));
+    let collation = Collation::Utf8mb3GeneralCi;
+    vec![
+        is_not_null(Column::new("start_time", ColumnType::Timestamp { decimals: 6 })),
+        is_not_null(Column::new("user_host", ColumnType::Text { length: 16_777_215, collation })),
+        time("query_time"),
+        time("lock_time"),
+        whole("rows_sent", 32, false),
+        whole("rows_examined", 32, false),
+        filled("db", ColumnType::VarChar { length: 512, collation }, ""),
+        whole("last_insert_id", 32, false),
+        whole("insert_id", 32, false),
+        whole("server_id", 32, true),
+        is_not_null(Column::new("sql_text", ColumnType::Blob { length: 16_777_215 })),
+        whole("thread_id", 64, true),
+    ]
+}
+
+/// The rows of `slow_log`.
+pub fn slow_log_rows(log: &SlowLog) -> Vec<Row> {
+    // A TIME ends at 838:59:59.
+    const TIME_MICROS_MAX: u64 = 3_020_399_000_000;
+    let row = |entry: Entry| {
+        let small = |n: u64| Datum::Int(i64::from(i32::try_from(n).unwrap_or(i32::MAX)));
+        vec![
+            Datum::Int(entry.ended),
+            Datum::text(entry.user_host()),
+            Datum::Time(entry.micros.min(TIME_MICROS_MAX).cast_signed(), 6),
+            Datum::Time(0, 6),
+            small(entry.sent),
+            small(entry.examined),
+            Datum::text(entry.database),
+            small(entry.last_insert_id),
+            Datum::Int(0),
+            Datum::UInt(1),
+            Datum::Bytes(entry.statement.into_bytes().into()),
+            Datum::UInt(u64::from(entry.id)),
+        ]
+    };
+    log.kept().into_iter().map(row).collect()
 }
 
 /// The columns of INFORMATION_SCHEMA.USER_ATTRIBUTES, which is made of `user`.

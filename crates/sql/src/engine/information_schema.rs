@@ -294,6 +294,9 @@ pub async fn rows_of(engine: &SqlEngine, schema: &TableSchema, catalog: &Catalog
 fn rows(schema: &TableSchema, catalog: &Catalog, env: &Env) -> Vec<Row> {
     let me = env.me.as_ref();
     match schema.database.as_str() {
+        grant_tables::DATABASE if schema.name == grant_tables::SLOW_LOG => {
+            return grant_tables::slow_log_rows(&env.variables.of_node().slow);
+        }
         grant_tables::DATABASE => return grant_tables::rows(&schema.name, me),
         performance_schema::DATABASE => return performance_schema::rows(&schema.name, env),
         _ => {}

@@ -76,9 +76,10 @@ pub mod show;
 mod show_filter;
 mod show_heading;
 pub mod sql_mode;
+pub mod statements;
 pub mod statistics;
 mod status;
-pub mod stored;
+mod stored;
 mod system_rows;
 mod table_locks;
 mod table_options;
@@ -98,6 +99,7 @@ pub use auto_increment::AutoIncrement;
 pub use dispatch::SqlEngine;
 pub use files::Places;
 pub use session::Session;
+pub use statements::slow;
 pub use user_lock::UserLocks;
 pub use variables::Globals;
 
@@ -107,3 +109,5 @@ mod tests;
 mod tests_explain;
 #[cfg(test)]
 mod tests_functions;
+#[cfg(test)]
+mod tests_hints;

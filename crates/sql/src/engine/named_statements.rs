@@ -95,7 +95,11 @@ impl SqlEngine {
             return Err(errors::wrong_arguments("EXECUTE"));
         }
         let outer = session.given_out.replace(Vec::new());
+        let is_hinted = session.has_hinted && self.begin_prepared_hints(session, id);
         let done = Box::pin(self.execute_prepared(session, s, id, &values, out)).await;
+        if is_hinted {
+            self.end_hints(session);
+        }
         let given_out = std::mem::replace(&mut session.given_out, outer);
         done?;
         for (number, value) in given_out.into_iter().flatten() {

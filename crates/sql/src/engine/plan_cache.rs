@@ -37,21 +37,26 @@ impl Entry {
     }
 }
 
+/// By which the plans of a normal form are found.
+pub fn key_of(text: &[u8]) -> u64 {
+    hash_key(text)
+}
+
 #[derive(Default)]
 pub struct PlanCache {
     entries: FixedMap<u64, Entry>,
 }
 
 impl PlanCache {
-    /// A plan of an older dictionary stays while its tables are what they were.
+    /// By a normal form and its [`key_of`]. A plan of an older dictionary stays while its tables are what they were.
     pub fn find(
         &mut self,
-        text: &[u8],
+        (text, key): (&[u8], u64),
         database: Option<&str>,
         catalog: &Catalog,
         planning: Planning,
     ) -> Option<Cached> {
-        let found = self.entries.get_mut(&hash_key(text)).filter(|e| {
+        let found = self.entries.get_mut(&key).filter(|e| {
             e.planning == planning && e.database.as_deref() == database && e.text.as_ref() == text && e.is_of(catalog)
         })?;
         found.version = catalog.version;

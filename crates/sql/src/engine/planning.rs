@@ -1,6 +1,6 @@
 //! From the text of a statement to its plan.
 
-use std::rc::Rc;
+use std::{borrow::Cow, rc::Rc};
 
 use sqlparser::ast::Statement;
 
@@ -9,6 +9,7 @@ use super::{
     digest::Digest,
     errors::{self, Result},
     expr::{Kind, env::Env},
+    hint::Hints,
     plan::{self, Plan, Planner, Unplanned},
     plan_cache::Cached,
     variables::NO_LIMIT,
@@ -16,9 +17,10 @@ use super::{
 
 pub fn plan_digest(catalog: &Catalog, env: &Env, digest: &Digest) -> Result<Cached> {
     let text = String::from_utf8_lossy(&digest.text);
+    let (text, hints) = without_hints(&text, digest.syntax.ansi_quotes);
     let Ok((text, found)) = plan::into::split(&text, env.variables.syntax) else { return Ok(Cached::Structural) };
     let Ok(statement) = plan::parse(&text) else { return Ok(Cached::Structural) };
-    let planner = Planner { from_digest: true, ..Planner::new(catalog, env, &text, Vec::new()) };
+    let planner = Planner { from_digest: true, hints, ..Planner::new(catalog, env, &text, Vec::new()) };
     match planner.plan(&plan::limited(statement, env.variables.select_limit)) {
         Ok(plan) => match plan::into::wrap(plan, found) {
             Ok(plan) => Ok(Cached::Plan(Rc::new(plan))),
@@ -29,15 +31,24 @@ pub fn plan_digest(catalog: &Catalog, env: &Env, digest: &Digest) -> Result<Cach
     }
 }
 
+/// A text and the hints that stood in it.
+fn without_hints(text: &str, ansi_quotes: bool) -> (Cow<'_, str>, Option<Hints>) {
+    match Hints::of(text, ansi_quotes) {
+        Some((plain, hints)) => (Cow::Owned(plain), Some(hints)),
+        None => (Cow::Borrowed(text), None),
+    }
+}
+
 pub fn plan_text(catalog: &Catalog, env: &Env, text: &str, param_kinds: Vec<Kind>) -> Result<Plan> {
     plan_limited(catalog, env, text, param_kinds, NO_LIMIT)
 }
 
 pub fn plan_limited(catalog: &Catalog, env: &Env, text: &str, param_kinds: Vec<Kind>, limit: u64) -> Result<Plan> {
-    let (text, found) = plan::into::split(text, env.variables.syntax)?;
+    let (text, hints) = without_hints(text, env.variables.syntax.ansi_quotes);
+    let (text, found) = plan::into::split(&text, env.variables.syntax)?;
     plan::into::check_file(env, found.as_ref())?;
     let statement: Statement = plan::limited(plan::parse(&text)?, limit);
-    let planner = Planner::new(catalog, env, &text, param_kinds);
+    let planner = Planner { hints, ..Planner::new(catalog, env, &text, param_kinds) };
     let plan = planner.plan(&statement).map_err(|e| match e {
         Unplanned::Error(e) => e,
         Unplanned::Structural => errors::internal("a plan without literals"),

@@ -16,11 +16,13 @@ use super::{
         Datum,
         env::{Env, OfStatement, Told},
     },
+    hint::Hinted,
     keys::{Pairs, StringSet, Strings},
     own::OwnRows,
     plan::{Plan, access::BoundPath},
     routine::{Kind, Routine, code::Item, failures},
     serializable::Reads,
+    statements::digests::Place,
     trigger::{self, Trigger},
     user_lock::Held,
 };
@@ -157,6 +159,10 @@ pub struct Prepared {
     /// By which `sql` is read, whatever the session's is now.
     pub syntax: Syntax,
     pub parameters: usize,
+    /// By which it is counted.
+    pub digest: Option<Place>,
+    /// Where hints stand in `sql`.
+    pub hints: Vec<usize>,
     pub plan: Option<KeptPlan>,
     /// Parameters decide the types of result columns: planned at each execution.
     pub typed_by_params: bool,
@@ -199,6 +205,17 @@ pub struct Session {
     pub read_only: Option<bool>,
     /// LOCK TABLES ... READ began the open transaction.
     pub locks_tables: bool,
+    /// The normal form by which the statement under way is counted.
+    pub digest: Option<Place>,
+    /// The key of that form.
+    pub form: u64,
+    pub is_failed: bool,
+    /// How the plans read that the statement has run.
+    pub traits: u8,
+    /// The statement under way has hints.
+    pub hinted: Option<Box<Hinted>>,
+    /// A statement with hints was prepared.
+    pub has_hinted: bool,
     /// Of the open transaction, from its first statement on.
     pub isolation: Option<Isolation>,
     /// SET TRANSACTION without a scope: of the next transaction.

@@ -409,7 +409,7 @@ impl SqlEngine {
         } else if t.word("status") {
             let filter = Filter::parse(t)?;
             let tables = self.catalog.borrow().tables().count();
-            let list = self.status_of_node().list(session, tables, global);
+            let list = self.status_of_node().list(session, tables, global, self.globals.slow.dropped());
             let rows: Rows = list.into_iter().map(|(n, v)| vec![text(n), text(v)]).collect();
             filtered(session, out, &["Variable_name", "Value"], rows, &filter)?;
         } else if t.word("databases") || t.word("schemas") {

@@ -16,7 +16,7 @@ use super::{
         into::Goal,
         query::{Leaf, StepKind},
     },
-    plan_cache::{Cached, PlanCache},
+    plan_cache::{Cached, PlanCache, key_of},
     planning::{plan_digest, plan_text},
     token::Tokens,
     view::{self, Definition},
@@ -127,9 +127,9 @@ fn a_replaced_view_drops_its_plans() {
     let mut plans = PlanCache::default();
     plans.put(sql.as_bytes(), Some("d"), &first, Default::default(), Cached::Plan(Rc::new(plan)));
     let same = catalog_with_view(&text(1), &["x", "y"], &first);
-    assert!(plans.find(sql.as_bytes(), Some("d"), &same, Default::default()).is_some());
+    assert!(plans.find((sql.as_bytes(), key_of(sql.as_bytes())), Some("d"), &same, Default::default()).is_some());
     let other = catalog_with_view(&text(2), &["x", "y"], &same);
-    assert!(plans.find(sql.as_bytes(), Some("d"), &other, Default::default()).is_none());
+    assert!(plans.find((sql.as_bytes(), key_of(sql.as_bytes())), Some("d"), &other, Default::default()).is_none());
     let gone = catalog_with_view("select `d`.`pair`.`nope` AS `x` from `d`.`pair`", &["x"], &other);
     assert_eq!(plan_text(&gone, &env(), "SELECT x FROM v", Vec::new()).map_err(|e| e.errno).err(), Some(1356));
 }
@@ -153,12 +153,18 @@ fn a_definition_drops_the_plans_of_its_table_only() {
     }
     let changed = dictionary(2, "CREATE TABLE b (id INT PRIMARY KEY, v INT)");
     let second = Catalog::from_dictionary(&changed, &first).unwrap();
-    let kept = texts.map(|text| plans.find(text.as_bytes(), Some("d"), &second, Default::default()).is_some());
+    let kept = texts.map(|text| {
+        plans.find((text.as_bytes(), key_of(text.as_bytes())), Some("d"), &second, Default::default()).is_some()
+    });
     assert_eq!(kept, [true, false, true, true]);
     // One that was missed while its table was another stays missed.
     let third = Catalog::from_dictionary(&Dictionary { version: 3, ..changed }, &second).unwrap();
-    assert!(plans.find(texts[0].as_bytes(), Some("d"), &third, Default::default()).is_some());
-    assert!(plans.find(texts[1].as_bytes(), Some("d"), &third, Default::default()).is_none());
+    assert!(
+        plans.find((texts[0].as_bytes(), key_of(texts[0].as_bytes())), Some("d"), &third, Default::default()).is_some()
+    );
+    assert!(
+        plans.find((texts[1].as_bytes(), key_of(texts[1].as_bytes())), Some("d"), &third, Default::default()).is_none()
+    );
 }
 
 /// The chosen path in words.

@@ -65,6 +65,7 @@ impl SqlEngine {
         out: &mut Output<'_>,
     ) -> Result<()> {
         let mut t = Tokens::new(text);
+        self.count_other(session, &t);
         if t.peek_word("show") || t.peek_word("describe") || t.peek_word("desc") || t.peek_word("explain") {
             return self.show(session, &mut t, text, out).await;
         }

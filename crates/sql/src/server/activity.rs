@@ -34,7 +34,7 @@ impl Doing {
         // A character that is cut is no character.
         let whole = self.statement.utf8_chunks().next().map_or("", |chunk| chunk.valid());
         let is_cut = self.statement.len() == limits::INFO_BYTES_MAX;
-        match self.statement.is_empty() {
+        match self.statement.is_empty() || self.is_asleep() {
             true => None,
             false if is_cut => Some(whole.to_owned()),
             false => Some(String::from_utf8_lossy(&self.statement).into_owned()),
@@ -95,12 +95,16 @@ impl Activity {
         let mut doing = self.lock();
         let took = matches!(doing.command, "Query" | "Execute").then(|| now.duration_since(doing.since));
         (doing.command, doing.since) = (SLEEP, now);
-        doing.statement.clear();
         if doing.database != database {
             doing.database.clear();
             doing.database.push_str(database);
         }
         took
+    }
+
+    /// The statement that was last run.
+    pub fn last_statement(&self) -> String {
+        String::from_utf8_lossy(&self.lock().statement).into_owned()
     }
 
     pub fn look(&self) -> Doing {

@@ -246,6 +246,12 @@ impl Registry {
         self.lock().connections.get(&id).map(|entry| entry.meter.traffic()).unwrap_or_default()
     }
 
+    /// The statement that one has run.
+    pub fn last_statement(&self, id: u32) -> String {
+        let entry = self.lock().connections.get(&id).cloned();
+        entry.map_or_else(String::new, |entry| entry.activity.last_statement())
+    }
+
     pub fn len(&self) -> usize {
         self.lock().connections.len()
     }

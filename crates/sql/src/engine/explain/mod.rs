@@ -8,6 +8,7 @@ pub mod columns;
 pub mod connection;
 mod joins;
 pub mod json;
+mod keys;
 mod names;
 mod reads;
 mod run;

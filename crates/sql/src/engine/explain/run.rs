@@ -29,17 +29,25 @@ impl SqlEngine {
             self.find_database(session, database).await?;
         }
         let catalog = self.catalog().await?;
-        let plan = self.plan_explained(session, &catalog, request, statement).await?;
+        let mut plan = self.plan_explained(session, &catalog, request, statement).await?;
+        plan.names().hints.iter().for_each(|told| {
+            session.tell_hints(told);
+        });
         self.authorize(session, &plan.names().needs).await?;
         let statistics = &catalog.statistics;
+        let before = statistics.generation();
         self.learn_sizes(&catalog, &plan).await;
+        if statistics.generation() != before {
+            plan = self.plan_explained(session, &catalog, request, statement).await?;
+        }
         let counts = match plan.reading().filter(|_| request.is_analyzed) {
             Some(select) => Some(self.count_select(session, &catalog, select).await?),
             None => None,
         };
         let text = match request.form {
             Form::Rows => {
-                show::table(session, out, &columns::COLUMNS, &columns::rows(&plan, statistics));
+                let warnings = session.warning_count();
+                show::warned_table(session, out, &columns::COLUMNS, &columns::rows(&plan, statistics), warnings);
                 return Ok(());
             }
             Form::Tree => tree::text(&plan, statistics, counts.as_ref()),

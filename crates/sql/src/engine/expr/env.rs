@@ -54,6 +54,8 @@ pub struct Env {
     pub changes_rows: Cell<bool>,
     pub row_count: i64,
     pub found_rows: u64,
+    /// Rows that the command under way has read.
+    pub examined: Cell<u64>,
     pub told_before: Told,
     random: Cell<u64>,
     /// What expressions of the statement have to warn of, at most [`WARNINGS_MAX`].
@@ -68,8 +70,6 @@ pub struct Env {
     pub deadline: Cell<Option<Instant>>,
     /// Rows that were worked on since others had their turn.
     worked: Cell<usize>,
-    /// What the statement's hint says in place of max_execution_time, in milliseconds.
-    pub hinted_ms: Cell<Option<u64>>,
     /// Seconds that SLEEP asked for, waited for when the statement is done.
     pub sleep_seconds: Cell<f64>,
     /// Calls of GET_LOCK and its kin in the statement under way.
@@ -94,7 +94,6 @@ pub struct OfStatement {
     notes: Vec<SqlError>,
     remarks: Vec<(&'static str, SqlError)>,
     deadline: Option<Instant>,
-    hinted_ms: Option<u64>,
     sleep_seconds: f64,
     lock_calls: Calls,
     stored: stored::Calls,
@@ -129,6 +128,7 @@ impl Env {
             last_insert_id_given: Cell::new(false),
             changes_rows: Cell::new(false),
             row_count: 0,
+            examined: Cell::new(0),
             found_rows: 0,
             told_before: Told::default(),
             random: Cell::new(seed | 1),
@@ -138,7 +138,6 @@ impl Env {
             interrupt,
             deadline: Cell::new(None),
             worked: Cell::new(0),
-            hinted_ms: Cell::new(None),
             sleep_seconds: Cell::new(0.0),
             lock_calls: RefCell::default(),
             stored: RefCell::default(),
@@ -157,6 +156,9 @@ impl Env {
     }
     /// A part of the plan was run so often more, and gave so many rows more.
     pub fn count(&self, part: probe::Part, loops: u64, rows: u64) {
+        if part.1 == probe::Of::Read {
+            self.examined.set(self.examined.get() + rows);
+        }
         if let Some(counts) = self.counts.borrow_mut().as_mut() {
             counts.add(part, loops, rows);
         }
@@ -234,6 +236,7 @@ impl Env {
     /// A new statement begins: the clock may move.
     pub fn start_statement(&self) {
         self.interrupt.reset();
+        self.examined.set(0);
         self.start_step();
     }
     /// A statement within a call begins: KILL means all of the call.
@@ -243,7 +246,6 @@ impl Env {
         self.changes_rows.set(false);
         self.forget_notes();
         self.deadline.set(None);
-        self.hinted_ms.set(None);
         self.lock_calls.borrow_mut().clear();
         self.stored.take();
         self.sleep_seconds.set(0.0);
@@ -270,7 +272,6 @@ impl Env {
             notes: self.notes.take(),
             remarks: self.remarks.take(),
             deadline: self.deadline.get(),
-            hinted_ms: self.hinted_ms.get(),
             sleep_seconds: self.sleep_seconds.get(),
             lock_calls: self.lock_calls.take(),
             stored: self.stored.take(),
@@ -287,7 +288,6 @@ impl Env {
         self.notes.replace(statement.notes);
         self.remarks.replace(statement.remarks);
         self.deadline.set(statement.deadline);
-        self.hinted_ms.set(statement.hinted_ms);
         self.sleep_seconds.set(statement.sleep_seconds);
         self.lock_calls.replace(statement.lock_calls);
         self.stored.replace(statement.stored);

@@ -9,6 +9,7 @@ use crate::engine::{
     convert::{self, KeyValue},
     errors::{self, Result},
     expr::{CastType, CompareOp, Context, Expr, Kind},
+    hint::Uses,
     keys::Strings,
     plan::pushed_condition::Pushed,
     rules::functional,
@@ -62,6 +63,10 @@ pub struct Access {
     pub waits_for_literals: bool,
     /// The kind of a parameter decides whether what it is beside can be a key: `id = outer.id + ?`.
     pub waits_for_kinds: bool,
+    /// Indexes that conditions are on, the chosen one among them.
+    pub possible: Vec<IndexNo>,
+    /// Which part of the rows that the path reads satisfies the condition, as estimated.
+    pub part: Option<f64>,
 }
 
 impl Access {
@@ -238,17 +243,70 @@ fn gather(table: &TableSchema, conjuncts: &[Expr], params: &[Kind]) -> Vec<OnCol
     found
 }
 
+/// The indexes of a table, and what hints say of them.
+struct Candidates<'c> {
+    table: &'c Table,
+    uses: Option<&'c Uses>,
+}
+
+/// Longest OR that is looked at for an index that might be used.
+const ALTERNATIVES_SHOWN_MAX: usize = 64;
+
+/// More than any bounds are worth: a hint wants rows in the order of an index.
+const FORCED: u32 = 10_000;
+
+impl<'c> Candidates<'c> {
+    /// It may lead to rows.
+    fn allows(&self, no: IndexNo) -> bool {
+        self.uses.is_none_or(|uses| uses.join.allows(no))
+    }
+    fn may_order(&self, no: IndexNo) -> bool {
+        self.uses.is_none_or(|uses| uses.order.allows(no))
+    }
+    fn is_to_order(&self) -> bool {
+        self.uses.is_some_and(|uses| uses.order.is_forced)
+    }
+    /// Numbers and columns of all.
+    fn known(&self) -> impl Iterator<Item = (IndexNo, &'c [u16])> {
+        let secondary = self.table.ready_indexes().map(|(_, i)| (i.no, i.columns.as_slice()));
+        std::iter::once((IndexNo(0), self.table.schema.primary_key.as_slice())).chain(secondary)
+    }
+    fn all(&self) -> impl Iterator<Item = (IndexNo, &'c [u16])> {
+        self.known().filter(|(no, _)| self.allows(*no))
+    }
+    /// Those whose first column has conditions.
+    fn possible(&self, found: &[OnColumn], conjuncts: &[Expr]) -> Vec<IndexNo> {
+        let is_short = |e: &&Expr| matches!(e, Expr::Or(list) if list.len() <= ALTERNATIVES_SHOWN_MAX);
+        let unions = conjuncts.iter().filter(is_short);
+        let unions: Vec<u16> = unions.filter_map(|e| alternatives_of(&self.table.schema, e)).map(|(c, _)| c).collect();
+        let is_bound = |c: u16| {
+            let on = &found[usize::from(c)];
+            on.equal.is_some() || on.low.is_some() || on.high.is_some() || unions.contains(&c)
+        };
+        let of_beginnings = self.table.indexes_in_use().filter(|(_, i)| i.has_prefixes() && self.allows(i.no));
+        let of_beginnings = of_beginnings.map(|(_, i)| (i.no, i.columns.as_slice()));
+        let first = |columns: &[u16]| columns.first().is_some_and(|c| is_bound(*c));
+        self.all().chain(of_beginnings).filter(|(_, columns)| first(columns)).map(|(no, _)| no).collect()
+    }
+    /// Places and columns of those that have a value once; of the primary key no place.
+    fn unique(&self) -> impl Iterator<Item = (Option<usize>, &'c [u16])> {
+        let unique = self.table.ready_indexes().filter(|(_, i)| i.unique && self.allows(i.no));
+        let primary = self.allows(IndexNo(0)).then_some((None, self.table.schema.primary_key.as_slice()));
+        primary.into_iter().chain(unique.map(|(at, i)| (Some(at), i.columns.as_slice())))
+    }
+}
+
 /// Chooses the path. `order` names columns that the rows are wanted in order of; it decides between equal paths. `params`: kinds of the parameters.
-pub fn choose(table: &Table, condition: Option<Expr>, order: &[u16], params: &[Kind]) -> Access {
+pub fn choose(table: &Table, condition: Option<Expr>, order: &[u16], params: &[Kind], uses: Option<&Uses>) -> Access {
     let schema = &table.schema;
+    let candidates = Candidates { table, uses };
     let said = condition.clone().map(Expr::conjuncts).unwrap_or_default();
     let (conjuncts, waits_for_literals) = functional::keyed(table, &said);
     let found = gather(schema, &conjuncts, params);
     let waits_for_kinds = conjuncts.iter().any(|e| is_of_outer_row(e) && e.any(Expr::kind_needs_params));
     let mut used = Vec::new();
     let mut path = None;
-    let unique = table.ready_indexes().filter(|(_, i)| i.unique).map(|(at, i)| (Some(at), i.columns.as_slice()));
-    for (index, columns) in std::iter::once((None, schema.primary_key.as_slice())).chain(unique) {
+    for (index, columns) in candidates.unique() {
         let equal: Option<Vec<&(Vec<Expr>, usize)>> =
             columns.iter().map(|&c| found[usize::from(c)].equal.as_ref()).collect();
         if let Some(equal) = equal {
@@ -262,19 +320,19 @@ pub fn choose(table: &Table, condition: Option<Expr>, order: &[u16], params: &[K
         }
     }
     if path.is_none()
-        && let Some((points, conjuncts)) = choose_rows(table, &conjuncts, &found)
+        && let Some((points, conjuncts)) = choose_rows(&candidates, &conjuncts, &found)
     {
         (path, used) = (Some(points), conjuncts);
     }
     if path.is_none() {
-        let (best, best_used) = choose_range(table, &found, order);
+        let (best, best_used) = choose_range(&candidates, &found, order);
         (path, used) = (Some(best), best_used);
         if used.is_empty()
-            && let Some((union, i)) = choose_union(table, &conjuncts)
+            && let Some((union, i)) = choose_union(&candidates, &conjuncts)
         {
             (path, used) = (Some(union), vec![i]);
         } else if used.is_empty()
-            && let Some((beginning, whole)) = choose_beginning(table, &found)
+            && let Some((beginning, whole)) = choose_beginning(&candidates, &found)
         {
             (path, used) = (Some(beginning), whole);
         }
@@ -289,18 +347,17 @@ pub fn choose(table: &Table, condition: Option<Expr>, order: &[u16], params: &[K
     };
     let rest: Vec<Expr> = (0..said.len()).filter(left).map(|i| said[i].clone()).collect();
     let rest = (!rest.is_empty()).then_some(Expr::And(rest));
-    Access { path, full: condition, rest, pushed, waits_for_literals, waits_for_kinds }
+    let possible = candidates.possible(&found, &conjuncts);
+    Access { path, full: condition, rest, pushed, waits_for_literals, waits_for_kinds, possible, part: None }
 }
 
 /// A condition that is an OR of limits, or a list of values, on the first column of one index, and its place among the conjuncts.
-fn choose_union(table: &Table, conjuncts: &[Expr]) -> Option<(Path, usize)> {
-    let schema = &table.schema;
+fn choose_union(candidates: &Candidates<'_>, conjuncts: &[Expr]) -> Option<(Path, usize)> {
+    let schema = &candidates.table.schema;
     for (i, conjunct) in conjuncts.iter().enumerate() {
         let (Expr::Or(_) | Expr::In { .. }) = conjunct else { continue };
         let Some((column, alternatives)) = alternatives_of(schema, conjunct) else { continue };
-        let secondary = table.ready_indexes().map(|(_, i)| (i.no, i.columns.as_slice()));
-        let mut indexes = std::iter::once((IndexNo(0), schema.primary_key.as_slice())).chain(secondary);
-        if let Some((index, columns)) = indexes.find(|(_, columns)| columns.first() == Some(&column)) {
+        if let Some((index, columns)) = candidates.all().find(|(_, columns)| columns.first() == Some(&column)) {
             return Some((Path::Union { index, columns: columns.to_vec(), alternatives }, i));
         }
     }
@@ -339,8 +396,7 @@ pub fn alternatives_of(schema: &TableSchema, condition: &Expr) -> Option<(u16, V
 
 /// A condition that is an OR of equalities on the same columns, `(a, b) IN ((1, 2), (3, 4))`, which with single values of other
 /// columns are whole keys of a unique index; and the places of all of them among the conjuncts.
-fn choose_rows(table: &Table, conjuncts: &[Expr], found: &[OnColumn]) -> Option<(Path, Vec<usize>)> {
-    let schema = &table.schema;
+fn choose_rows(candidates: &Candidates<'_>, conjuncts: &[Expr], found: &[OnColumn]) -> Option<(Path, Vec<usize>)> {
     for (i, conjunct) in conjuncts.iter().enumerate() {
         let Expr::Or(_) = conjunct else { continue };
         let mut disjuncts = Vec::new();
@@ -350,8 +406,7 @@ fn choose_rows(table: &Table, conjuncts: &[Expr], found: &[OnColumn]) -> Option<
         }
         let Some(rows) = disjuncts.into_iter().map(equalities).collect::<Option<Vec<_>>>() else { continue };
         let named = |row: &[(u16, &Expr)], column: u16| row.iter().position(|(c, _)| *c == column);
-        let unique = table.ready_indexes().filter(|(_, i)| i.unique).map(|(at, i)| (Some(at), i.columns.as_slice()));
-        for (index, columns) in std::iter::once((None, schema.primary_key.as_slice())).chain(unique) {
+        for (index, columns) in candidates.unique() {
             let mut used = vec![i];
             let mut values = Vec::with_capacity(rows.len());
             for row in &rows {
@@ -405,9 +460,10 @@ fn flatten_or<'e>(e: &'e Expr, out: &mut Vec<&'e Expr>) {
 }
 
 /// An index that has the beginning of a column, and the conjuncts that it decides: those before it. What is said of the column itself is asked of the rows.
-fn choose_beginning(table: &Table, found: &[OnColumn]) -> Option<(Path, Vec<usize>)> {
+fn choose_beginning(candidates: &Candidates<'_>, found: &[OnColumn]) -> Option<(Path, Vec<usize>)> {
     let is_given = |e: &Expr| !e.any(|e| matches!(e, Expr::Outer(_)));
-    for (_, index) in table.indexes_in_use().filter(|(_, i)| i.has_prefixes()) {
+    let with_prefixes = candidates.table.indexes_in_use().filter(|(_, i)| i.has_prefixes());
+    for (_, index) in with_prefixes.filter(|(_, i)| candidates.allows(i.no)) {
         let cut = (0..index.columns.len()).find(|at| index.prefix(*at).is_some())?;
         let (before, column) = (&index.columns[..cut], index.columns[cut]);
         let one = |c: &u16| match &found[usize::from(*c)].equal {
@@ -442,14 +498,14 @@ fn whole(schema: &TableSchema) -> Path {
     }
 }
 
-fn choose_range(table: &Table, found: &[OnColumn], order: &[u16]) -> (Path, Vec<usize>) {
-    let schema = &table.schema;
-    let secondary = table.ready_indexes().map(|(_, i)| (i.no, i.columns.as_slice()));
+fn choose_range(candidates: &Candidates<'_>, found: &[OnColumn], order: &[u16]) -> (Path, Vec<usize>) {
+    let schema = &candidates.table.schema;
     let mut best: Option<(u32, Path, Vec<usize>)> = None;
-    for (no, columns) in std::iter::once((IndexNo(0), schema.primary_key.as_slice())).chain(secondary) {
+    for (no, columns) in candidates.known() {
+        let may_bound = candidates.allows(no);
         let (mut equal, mut used, mut score) = (Vec::new(), Vec::new(), 0);
         let (mut low, mut high) = (None, None);
-        for &column in columns {
+        for &column in columns.iter().filter(|_| may_bound) {
             let on = &found[usize::from(column)];
             if let Some((list, i)) = &on.equal
                 && let [one] = list.as_slice()
@@ -473,8 +529,11 @@ fn choose_range(table: &Table, found: &[OnColumn], order: &[u16]) -> (Path, Vec<
         }
         // A BETWEEN is one conjunct with two bounds; both are used or none.
         let following = &columns[equal.len().min(columns.len())..];
-        if !order.is_empty() && following.starts_with(order) {
-            score += 3;
+        if !order.is_empty() && following.starts_with(order) && candidates.may_order(no) {
+            score += if candidates.is_to_order() { FORCED } else { 3 };
+        }
+        if !may_bound && score == 0 && no != IndexNo(0) {
+            continue;
         }
         if best.as_ref().is_none_or(|(s, ..)| score > *s) {
             best = Some((
@@ -491,6 +550,13 @@ fn choose_range(table: &Table, found: &[OnColumn], order: &[u16]) -> (Path, Vec<
 }
 
 impl Path {
+    /// The index that its rows come from.
+    pub fn index(&self) -> IndexNo {
+        match self {
+            Path::Points { .. } => IndexNo(0),
+            Path::Range { index, .. } | Path::Union { index, .. } => *index,
+        }
+    }
     /// Whether rows come in the order of these columns: the equalities are skipped, the rest must follow the index.
     pub fn ordered_by(&self, order: &[u16]) -> bool {
         let Path::Range { columns, equal, beginning, .. } = self else { return order.is_empty() };

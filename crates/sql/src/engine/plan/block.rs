@@ -34,6 +34,7 @@ pub struct Block {
     pub limit: Option<Expr>,
     pub offset: Option<Expr>,
     pub lock: Option<Lock>,
+    pub stays_subquery: bool,
 }
 
 /// All of these conditions.
@@ -101,6 +102,7 @@ impl Block {
             lock: None,
             locked: None,
             pushdown: None,
+            stays_subquery: self.stays_subquery,
         })
     }
 
@@ -111,9 +113,13 @@ impl Block {
         let filter = all_of(std::mem::take(&mut self.level.conditions));
         let order = &self.order;
         let simple = table.as_ref().and_then(|t| planner.ordering(t, order));
-        let wanted = simple.as_deref().filter(|_| self.group.is_none() && self.limit.is_some()).unwrap_or(&[]);
-        let mut access = table.as_ref().map(|t| planner.choose(t, filter.clone(), wanted));
-        let path_order = matches!(&access, Some(a) if simple.as_ref().is_some_and(|s| a.path.ordered_by(s)));
+        let uses = self.level.items.first().and_then(|item| item.uses.clone());
+        let is_wanted = self.limit.is_some() || uses.as_ref().is_some_and(|uses| uses.order.is_forced);
+        let wanted = simple.as_deref().filter(|_| self.group.is_none() && is_wanted).unwrap_or(&[]);
+        let mut access = table.as_ref().map(|t| planner.choose(t, filter.clone(), wanted, uses.as_deref()));
+        let may_order = |a: &access::Access| uses.as_ref().is_none_or(|uses| uses.order.allows(a.path.index()));
+        let is_ordered = |a: &access::Access| simple.as_ref().is_some_and(|s| a.path.ordered_by(s)) && may_order(a);
+        let path_order = access.as_ref().is_some_and(is_ordered);
         let in_order = order.is_empty() || (self.group.is_none() && path_order && !virtual_table);
         let reverse = in_order && order.first().is_some_and(|k| k.descending);
         let pushdown = match (&self.group, &access) {
@@ -148,6 +154,8 @@ impl Block {
                 pushed: Default::default(),
                 waits_for_literals: false,
                 waits_for_kinds: false,
+                possible: Vec::new(),
+                part: None,
             });
         }
         Ok(Select {
@@ -174,6 +182,7 @@ impl Block {
             lock,
             locked: None,
             pushdown,
+            stays_subquery: self.stays_subquery,
         })
     }
 

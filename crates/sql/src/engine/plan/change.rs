@@ -328,7 +328,8 @@ impl Planner<'_> {
         let limit = tail.limit.map(|e| self.builder_over(None, "").build(e)).transpose()?;
         let (offset, lock, group) = (None, None, None);
         let (distinct, counts_all) = (false, false);
-        Block { scope, level, outputs, group, order, distinct, counts_all, limit, offset, lock }.plan(self)
+        Block { scope, level, outputs, group, order, distinct, counts_all, limit, offset, lock, stays_subquery: false }
+            .plan(self)
     }
 }
 

@@ -26,6 +26,7 @@ use crate::{
                 text::{encoded, is_latin1},
             },
         },
+        hint::Uses,
         information_schema, labels, rules,
     },
 };
@@ -198,6 +199,10 @@ impl Planner<'_> {
             None => self.resolve(name)?,
         };
         check_writable(&table)?;
+        if let Some(hints) = self.hints_here() {
+            let is_query = |query: &ast::Query| !matches!(&*query.body, SetExpr::Values(_));
+            hints.writes(&table, insert.source.as_deref().is_some_and(is_query));
+        }
         let replaces = if on_duplicate == OnDuplicate::Replace { Privileges::DELETE } else { Privileges::NONE };
         let view = self.view(name)?;
         let schema = &table.schema;
@@ -376,7 +381,8 @@ impl Planner<'_> {
         self.need_change(view, &table, Privileges::UPDATE, changed);
         self.need_read(through.as_ref(), &table, read);
         let limit = update.limit.as_ref().map(|e| self.builder_over(None, "").build(e)).transpose()?;
-        let (access, in_order, reverse) = self.ordered_access(&table, filter, &order, limit.is_some());
+        let uses = self.uses_of_changed((&table, &shown), std::slice::from_ref(&update.table))?;
+        let (access, in_order, reverse) = self.ordered_access(&table, filter, &order, limit.is_some(), uses.as_deref());
         let by_key = matches!(&access.path, access::Path::Points { index: None, .. })
             && access.rest.is_none()
             && check.is_none()
@@ -403,7 +409,13 @@ impl Planner<'_> {
         let read = filter.iter().chain(order.iter().map(|k| &k.expr));
         self.need_read(through.as_ref(), &table, read);
         let limit = delete.limit.as_ref().map(|e| self.builder_over(None, "").build(e)).transpose()?;
-        let (access, in_order, reverse) = self.ordered_access(&table, filter, &order, limit.is_some());
+        if let [ast::TableWithJoins { relation: ast::TableFactor::Table { index_hints, .. }, .. }] = from.as_slice()
+            && let Some(hint) = index_hints.first()
+        {
+            return Err(errors::syntax(&hint.to_string()).into());
+        }
+        let uses = self.uses_of_changed((&table, &shown), &[])?;
+        let (access, in_order, reverse) = self.ordered_access(&table, filter, &order, limit.is_some(), uses.as_deref());
         // The parser has no place for it.
         let mut modifiers = self.text.split_ascii_whitespace().skip(1).take_while(|w| !w.eq_ignore_ascii_case("from"));
         let ignore = modifiers.any(|w| w.eq_ignore_ascii_case("ignore"));
@@ -417,12 +429,33 @@ impl Planner<'_> {
         filter: Option<Expr>,
         order: &[OrderKey],
         limited: bool,
+        uses: Option<&Uses>,
     ) -> (access::Access, bool, bool) {
         let columns = self.ordering(table, order);
-        let access = self.choose(table, filter, columns.as_deref().filter(|_| limited).unwrap_or(&[]));
-        let in_order = columns.is_some_and(|c| access.path.ordered_by(&c));
+        let is_wanted = limited || uses.is_some_and(|uses| uses.order.is_forced);
+        let access = self.choose(table, filter, columns.as_deref().filter(|_| is_wanted).unwrap_or(&[]), uses);
+        let may_order = uses.is_none_or(|uses| uses.order.allows(access.path.index()));
+        let in_order = may_order && columns.is_some_and(|c| access.path.ordered_by(&c));
         let reverse = in_order && order.first().is_some_and(|k| k.descending);
         (access, in_order, reverse)
+    }
+
+    /// What hints say of the one table whose rows are changed.
+    fn uses_of_changed(
+        &self,
+        (table, shown): (&Rc<Table>, &str),
+        from: &[ast::TableWithJoins],
+    ) -> Result<Option<Rc<Uses>>, Unplanned> {
+        let listed = match from {
+            [ast::TableWithJoins { relation: ast::TableFactor::Table { index_hints, .. }, .. }] => {
+                index_hints.as_slice()
+            }
+            _ => &[],
+        };
+        if let Some(hints) = self.hints_here() {
+            hints.check(&[(shown, Some(table))], hints.begin_check());
+        }
+        Ok(self.uses(Some(table), shown, listed)?)
     }
 
     /// The table whose rows are changed, and its name in the statement.

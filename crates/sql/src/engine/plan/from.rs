@@ -19,8 +19,10 @@ use crate::{
         catalog::Table,
         errors,
         expr::{Builder, CompareOp, Expr, build::text::compared_as, coercion},
+        hint::{Hints, JoinRules, Uses},
         view::View,
     },
+    wire::SqlError,
 };
 
 type Bound<T> = Result<T, Unplanned>;
@@ -42,6 +44,8 @@ pub struct Item {
     pub left: Option<Vec<Expr>>,
     /// STRAIGHT_JOIN: not before what is written before it.
     pub is_straight: bool,
+    /// What hints say of it.
+    pub uses: Option<Rc<Uses>>,
 }
 
 /// Items joined in a row, and conditions on all of them.
@@ -51,6 +55,8 @@ pub struct Level {
     pub conditions: Vec<Expr>,
     /// What a merged view that stands alone is ordered by.
     pub order: Vec<OrderKey>,
+    /// In which order hints want its items joined.
+    pub rules: Option<Rc<JoinRules>>,
 }
 
 #[derive(Clone, Copy)]
@@ -78,18 +84,46 @@ impl Planner<'_> {
     /// Binds a FROM clause; names mean its columns from now on. `merges`: derived tables may be parts of the block.
     pub(super) fn bind_from(&self, list: &[ast::TableWithJoins], merges: bool) -> Bound<(Rc<Scope>, Level)> {
         let from = From { planner: self, next: Cell::new(0) };
+        let hints = self.hints_here();
+        let unchecked = hints.map(Hints::begin_check);
         let before = self.merges.set(false);
         self.merges.set(before && merges);
         let bound = from.list(list, false);
         self.merges.set(before);
-        let (scope, level) = bound?;
+        let (scope, mut level) = bound?;
         let scope = Rc::new(scope);
         self.frames.show(&scope);
+        if let Some((hints, at)) = hints.zip(unchecked) {
+            hints.check(&scope.hinted(), at);
+            level.rules = hints.join_rules();
+        }
         Ok((scope, level))
     }
 }
 
 impl Planner<'_> {
+    /// The statement's hints, outside of views.
+    pub(super) fn hints_here(&self) -> Option<&Hints> {
+        self.hints.as_ref().filter(|_| self.views.is_outermost())
+    }
+
+    /// What hints say of a table, or of what is none.
+    pub(super) fn uses(
+        &self,
+        table: Option<&Table>,
+        shown: &str,
+        listed: &[ast::TableIndexHints],
+    ) -> Result<Option<Rc<Uses>>, SqlError> {
+        let known = match table.filter(|_| !listed.is_empty()) {
+            Some(table) => Uses::of(table, shown, listed)?,
+            None => Uses::default(),
+        };
+        Ok(match self.hints_here() {
+            Some(hints) => hints.uses(table, shown, known).kept(),
+            None => known.kept(),
+        })
+    }
+
     /// Binds a view alone, as FROM would.
     pub(super) fn bind_view(&self, view: &Rc<View>, shown: String) -> Bound<(Rc<Scope>, Level)> {
         let from = From { planner: self, next: Cell::new(0) };
@@ -118,7 +152,7 @@ fn outer(mut left: Level, mut right: Level, mut on: Vec<Expr>) -> Level {
             left.items.push(Item { left: Some(on), ..one });
         }
     } else {
-        left.items.push(Item { origin: Origin::Nested(right), firsts, left: Some(on), is_straight: false });
+        left.items.push(Item { origin: Origin::Nested(right), firsts, left: Some(on), is_straight: false, uses: None });
     }
     left
 }
@@ -230,7 +264,9 @@ impl From<'_, '_> {
 
     fn factor(&self, factor: &TableFactor, around: Around<'_>) -> Bound<(Scope, Level)> {
         match factor {
-            TableFactor::Table { name, alias, args: None, partitions, sample: None, .. } if partitions.is_empty() => {
+            TableFactor::Table { name, alias, args: None, partitions, sample: None, index_hints, .. }
+                if partitions.is_empty() =>
+            {
                 if alias.as_ref().is_some_and(|a| !a.columns.is_empty()) {
                     return Err(errors::syntax("(").into());
                 }
@@ -241,17 +277,20 @@ impl From<'_, '_> {
                 if let Some(derived) = self.planner.common_table(name)? {
                     let shown = alias.unwrap_or_else(|| derived.table.schema.name.clone());
                     let table = derived.table.clone();
-                    return self.leaf(Origin::Derived(derived), table, shown);
+                    return self.leaf(Origin::Derived(derived), table, shown, index_hints);
                 }
                 if let Some(view) = self.planner.view(name)? {
                     let shown = alias.unwrap_or_else(|| view.name().to_owned());
+                    if let Some(name) = index_hints.iter().find_map(|hint| hint.index_names.first()) {
+                        return Err(errors::no_key_of_table(&name.value, &shown).into());
+                    }
                     self.planner.need(view.database(), view.name(), Privileges::SELECT);
                     return self.view(&view, shown, around.is_plain);
                 }
                 let table = self.planner.resolve(name)?;
                 self.planner.need(&table.schema.database, &table.schema.name, Privileges::SELECT);
                 let shown = alias.unwrap_or_else(|| table.schema.name.clone());
-                self.leaf(Origin::Table(table.clone()), table, shown)
+                self.leaf(Origin::Table(table.clone()), table, shown, index_hints)
             }
             TableFactor::Derived { lateral, subquery, alias, sample: None } => {
                 let alias = alias.as_ref().ok_or_else(errors::derived_without_alias)?;
@@ -265,26 +304,34 @@ impl From<'_, '_> {
                     false => self.planner.derived(subquery, name, &columns)?,
                 };
                 let table = derived.table.clone();
-                self.leaf(Origin::Derived(derived), table, alias.name.value.clone())
+                self.leaf(Origin::Derived(derived), table, alias.name.value.clone(), &[])
             }
             TableFactor::JsonTable { json_expr, json_path, columns, alias } => {
                 let alias = alias.as_ref().ok_or_else(errors::json_table_without_alias)?;
                 let (name, before) = (&alias.name.value, Scope::of_all(around.before));
                 let derived = self.planner.json_table((json_expr, &json_path.value), columns, name, before)?;
                 let table = derived.table.clone();
-                self.leaf(Origin::Derived(derived), table, name.clone())
+                self.leaf(Origin::Derived(derived), table, name.clone(), &[])
             }
             TableFactor::NestedJoin { table_with_joins, alias: None } => self.chain(table_with_joins, around),
             _ => Err(errors::not_supported("this form of FROM").into()),
         }
     }
 
-    pub fn leaf(&self, origin: Origin, table: Rc<Table>, shown: String) -> Bound<(Scope, Level)> {
+    pub fn leaf(
+        &self,
+        origin: Origin,
+        table: Rc<Table>,
+        shown: String,
+        hints: &[ast::TableIndexHints],
+    ) -> Bound<(Scope, Level)> {
+        let stored = matches!(origin, Origin::Table(_)).then_some(&*table);
+        let uses = self.planner.uses(stored, &shown, hints)?;
         let first = self.next.get();
         let end = usize::from(first) + table.schema.columns.len();
         let next = u16::try_from(end).ok().filter(|end| *end < COMPUTED);
         self.next.set(next.ok_or_else(|| errors::not_supported("joins of this many columns"))?);
-        let item = Item { origin, firsts: vec![first], left: None, is_straight: false };
+        let item = Item { origin, firsts: vec![first], left: None, is_straight: false, uses };
         let database = table.schema.database.clone();
         let visible = Visible { shown, database, table, first, is_nullable: false, beneath: None };
         let scope = Scope::of(visible);

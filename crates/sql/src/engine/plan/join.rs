@@ -8,7 +8,7 @@
 
 use std::rc::Rc;
 
-use apus_types::{ColumnType, RowLayout};
+use apus_types::{ColumnType, IndexNo, RowLayout};
 
 use super::{
     Planner, Unplanned,
@@ -52,6 +52,8 @@ pub(super) struct Built {
     /// A later step has fewer rows: what is dear to compute waits for it.
     is_to_shrink: bool,
     rows: Option<f64>,
+    /// For each item the set of those that hints want before it; empty: no hint wants anything.
+    pub(super) after: Vec<u64>,
 }
 
 impl<'l, 'a> Lowering<'l, 'a> {
@@ -95,8 +97,14 @@ impl<'l, 'a> Lowering<'l, 'a> {
         let mut built = Built { waiting: level.conditions, is_by_key: true, ..Built::default() };
         let mut items: Vec<Option<Item>> = level.items.into_iter().map(Some).collect();
         self.simplify(&mut items, &mut built.waiting);
-        let in_order = items.iter().flatten().any(|i| i.is_straight);
-        let weighed = if in_order { Vec::new() } else { self.weigh(&items, &built) };
+        let in_order =
+            level.rules.as_ref().is_some_and(|rules| rules.is_fixed) || items.iter().flatten().any(|i| i.is_straight);
+        built.after = match &level.rules {
+            _ if in_order && items.len() <= order::ITEMS_MAX => (0..items.len()).map(|at| (1 << at) - 1).collect(),
+            Some(rules) => self.ordered(rules, &items),
+            None => Vec::new(),
+        };
+        let weighed = self.weigh(&items, &built);
         self.settle(&mut built)?;
         for (number, step) in weighed.iter().enumerate() {
             let Some(item) = items[step.table].take() else { break };
@@ -135,7 +143,11 @@ impl<'l, 'a> Lowering<'l, 'a> {
         let mut best: Option<(i64, usize)> = None;
         for (at, item) in items.iter().enumerate() {
             let Some(item) = item else { continue };
-            if !self.is_ready(item, built) {
+            let is_early = built
+                .after
+                .get(at)
+                .is_some_and(|set| (0..items.len()).any(|i| set >> i & 1 == 1 && items[i].is_some()));
+            if is_early || !self.is_ready(item, built) {
                 continue;
             }
             if let Some(on) = &item.left {
@@ -254,7 +266,26 @@ impl<'l, 'a> Lowering<'l, 'a> {
             });
             conditions.push(e);
         }
-        self.planner.choose(table, all_of(conditions), &[])
+        self.planner.choose(table, all_of(conditions), &[], item.uses.as_deref())
+    }
+
+    /// Indexes of a table whose first column is to be equal to something of another one.
+    fn linked(&self, item: &Item, built: &Built) -> Vec<IndexNo> {
+        let Origin::Table(table) = &item.origin else { return Vec::new() };
+        let first = item.firsts[0];
+        let conditions = item.left.as_ref().unwrap_or(&built.waiting);
+        let is_equal = |column: u16, e: &Expr| match e {
+            Expr::Compare(CompareOp::Eq, a, b, _) => {
+                [a, b].iter().any(|e| matches!(&***e, Expr::Column(c) if c.slot == first + column))
+            }
+            _ => false,
+        };
+        let is_allowed = |no| item.uses.as_ref().is_none_or(|uses| uses.join.allows(no));
+        let secondary = table.ready_indexes().map(|(_, i)| (i.no, i.columns.as_slice()));
+        let all = std::iter::once((IndexNo(0), table.schema.primary_key.as_slice())).chain(secondary);
+        let is_linked =
+            |columns: &[u16]| columns.first().is_some_and(|column| conditions.iter().any(|e| is_equal(*column, e)));
+        all.filter(|(no, columns)| is_allowed(*no) && is_linked(columns)).map(|(no, _)| no).collect()
     }
 
     fn hash_keys(&self, item: &Item, built: &Built) -> Vec<HashKey> {
@@ -315,8 +346,9 @@ impl<'l, 'a> Lowering<'l, 'a> {
             self.compute(usize::from(at), built)?;
         }
         let is_first = built.columns.is_empty();
+        let linked = self.linked(&item, built);
         let mut keys = self.hash_keys(&item, built);
-        if self.look_at_rows(&mut item, built)? {
+        if self.look_at_rows(&mut item, built)? || item.uses.as_ref().is_some_and(|uses| uses.no_hash) {
             keys.clear();
         }
         let matches: Vec<Expr> = self.applicable(&item, built).into_iter().cloned().collect();
@@ -343,6 +375,7 @@ impl<'l, 'a> Lowering<'l, 'a> {
                     Item { left: Some(matches.clone()), origin: Origin::Table(table.clone()), ..item_of(&item) };
                 let mut all = self.access(&alone, table, built, false);
                 let reach = self.access(&alone, table, built, true);
+                all.possible.extend(reach.possible.iter().copied().chain(linked));
                 let is_virtual = information_schema::is_virtual(&table.schema);
                 let by_key = matches!(reach.path, Path::Points { .. });
                 let is_bound = by_key || matches!(&reach.path, Path::Range { equal, .. } if !equal.is_empty());
@@ -497,7 +530,13 @@ impl<'l, 'a> Lowering<'l, 'a> {
 
 fn item_of(item: &Item) -> Item {
     let level = Level::default();
-    Item { origin: Origin::Nested(level), firsts: item.firsts.clone(), left: None, is_straight: false }
+    Item {
+        origin: Origin::Nested(level),
+        firsts: item.firsts.clone(),
+        left: None,
+        is_straight: false,
+        uses: item.uses.clone(),
+    }
 }
 
 fn collect(level: &Level, out: &mut Vec<u16>) {

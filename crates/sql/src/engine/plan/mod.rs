@@ -10,7 +10,7 @@ mod disjunction;
 pub mod dml;
 mod from;
 mod grouping;
-mod heading;
+pub(super) mod heading;
 mod inner_lock;
 pub mod into;
 pub mod inward;
@@ -29,6 +29,7 @@ pub mod select;
 mod semi_join;
 pub mod shape;
 pub mod through;
+pub mod traits;
 pub mod view;
 mod weigh;
 pub mod window;
@@ -51,6 +52,7 @@ use super::{
     catalog::{Catalog, Table},
     errors::{self, Result},
     expr::{Expr, Kind, env::Env},
+    hint::{Hints, Uses},
     rules::functional,
     status::Counter,
     stored::Stored,
@@ -141,7 +143,7 @@ impl Plan {
             Plan::Change(change) => &change.query.names,
         }
     }
-    fn names_mut(&mut self) -> &mut Names {
+    pub(super) fn names_mut(&mut self) -> &mut Names {
         match self {
             Plan::Select(select) => &mut select.names,
             Plan::Into(into) => &mut into.query.names,
@@ -228,6 +230,7 @@ pub struct Planner<'a> {
     pub inner_locks: inner_lock::InnerLocks,
     pub(super) merges: merge::Merges,
     pub(super) inward: inward::Inward,
+    pub hints: Option<Hints>,
 }
 
 /// Why a digest cannot be planned: the statement's own text must be.
@@ -330,10 +333,15 @@ fn listed(text: Cow<'_, str>) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
+/// A text as the parser gets it.
+pub fn prepared(text: &str) -> Cow<'_, str> {
+    into::tables(listed(modulo(for_share(text))))
+}
+
 /// Parses one query or row-changing statement.
 pub fn parse(text: &str) -> Result<Statement> {
     nesting::check(text)?;
-    let prepared = into::tables(listed(modulo(for_share(text))));
+    let prepared = prepared(text);
     let dialect = dialect::ApusDialect(MySqlDialect {});
     let statements = Parser::new(&dialect)
         .with_recursion_limit(PARSER_DEPTH)
@@ -368,7 +376,8 @@ impl<'a> Planner<'a> {
     pub fn new(catalog: &'a Catalog, env: &'a Env, text: &'a str, param_kinds: Vec<Kind>) -> Planner<'a> {
         coercion::connect(&env.variables);
         let (frames, common, shapeless, typed, views) = Default::default();
-        let (from_digest, waits_for_literals, needs, functions, inner_locks, merges, inward) = Default::default();
+        let (from_digest, waits_for_literals, needs, functions, inner_locks, merges, inward, hints) =
+            Default::default();
         Planner {
             catalog,
             env,
@@ -386,11 +395,14 @@ impl<'a> Planner<'a> {
             inner_locks,
             merges,
             inward,
+            hints,
         }
     }
     /// The path to rows of a table; see [`access::choose`].
-    fn choose(&self, table: &Table, condition: Option<Expr>, order: &[u16]) -> access::Access {
-        let access = access::choose(table, condition, order, &self.param_kinds);
+    fn choose(&self, table: &Table, condition: Option<Expr>, order: &[u16], uses: Option<&Uses>) -> access::Access {
+        let mut access = access::choose(table, condition, order, &self.param_kinds, uses);
+        let known = self.catalog.statistics.of(table);
+        access.part = known.map(|known| access.rest.as_ref().map_or(1.0, |e| cost::part(e, &known)));
         self.wait_for_literals(access.waits_for_literals);
         self.wait_for_kinds(access.waits_for_kinds);
         access
@@ -436,7 +448,9 @@ impl Planner<'_> {
         let views = self.views.used.take().iter().map(|view| view.table.clone()).collect();
         let needs = Needs::new(self.needs.take().list, plan.locks());
         let functions = self.functions.take();
-        *plan.names_mut() = Names { views, functions, needs, is_typed: self.typed.get() };
+        let hints = self.hints.as_ref().map(|hints| Box::new(hints.told()));
+        *plan.names_mut() = Names { views, functions, needs, is_typed: self.typed.get(), hints, traits: 0 };
+        plan.names_mut().traits = traits::of(&plan);
         Ok(plan)
     }
 

@@ -53,6 +53,8 @@ pub struct Table {
     pub is_left: bool,
     /// It is reached by keys from the beginning.
     pub is_bound: bool,
+    /// A hint says that its rows are not hashed.
+    pub no_hash: bool,
 }
 
 /// A condition on several tables.
@@ -93,7 +95,7 @@ fn joined(tables: &[Table], edges: &[Edge], before: &Plan, set: Set, at: usize) 
     let mut step = Step { table: at, by_hash: false, read: table.read, rows: 0.0 };
     let (mut cost, mut is_by_key);
     let mut matches = table.rows * all;
-    let has_hash = ready.iter().any(|&i| edges[i].is_equal);
+    let has_hash = !table.no_hash && ready.iter().any(|&i| edges[i].is_equal);
     if set == 0 {
         cost = table.read * SCAN;
         is_by_key = table.is_bound;
@@ -177,7 +179,7 @@ mod tests {
     use super::*;
 
     fn table(rows: f64, part: f64, ways: Vec<Way>) -> Table {
-        Table { read: rows, rows: rows * part, part, ways, after: 0, is_left: false, is_bound: false }
+        Table { read: rows, rows: rows * part, part, ways, after: 0, is_left: false, is_bound: false, no_hash: false }
     }
     fn key(needs: Set, edge: usize, rows: f64, is_unique: bool) -> Way {
         Way { parts: vec![vec![(needs, Some(edge))]], rows: vec![rows], is_unique }

@@ -217,6 +217,13 @@ impl Scope {
         }
     }
 
+    /// Names and tables that hints may name.
+    pub fn hinted(&self) -> Vec<(&str, Option<&Rc<Table>>)> {
+        let named = self.tables.iter().filter(|t| t.beneath.is_none());
+        let tables = named.map(|t| (t.shown.as_str(), Some(&t.table)));
+        tables.chain(self.views.iter().map(|v| (v.shown.as_str(), None))).collect()
+    }
+
     /// What has the column that a name means.
     pub fn source(&self, qualifier: &[&str], name: &str) -> Option<Source<'_>> {
         let database = qualifier.len().checked_sub(2).map(|at| qualifier[at]);

@@ -25,6 +25,7 @@ use crate::{
             ArithOp, Builder, Expr, Kind,
             build::{Aggregate, Precedence, WindowPlace, collation_of, ranked},
         },
+        hint::JoinRules,
         information_schema, view_text,
     },
     wire::{ColumnDef, Heading},
@@ -132,6 +133,8 @@ pub struct Select {
     pub locked: Option<Box<super::change::Locked>>,
     /// Aggregates that the data nodes can compute, one per entry of `group.aggregates`.
     pub pushdown: Option<Vec<apus_signal::scan::Aggregate>>,
+    /// A hint wants it to stay a subquery.
+    pub stays_subquery: bool,
 }
 
 impl Select {
@@ -192,8 +195,19 @@ impl Planner<'_> {
         }
     }
 
-    /// Binds one SELECT.
+    /// Binds one SELECT, by its hints.
     fn block(&self, query: &ast::Query, select: &ast::Select) -> Result<Block, Unplanned> {
+        let Some(hints) = self.hints_here() else { return self.bound(query, select) };
+        let before = hints.enter(select.select_token.0.span.start);
+        let bound = self.bound(query, select).map(|mut block| {
+            block.stays_subquery = hints.stays_subquery();
+            block
+        });
+        hints.leave(before);
+        bound
+    }
+
+    fn bound(&self, query: &ast::Query, select: &ast::Select) -> Result<Block, Unplanned> {
         if select.into.is_some() {
             return Err(errors::not_supported("SELECT ... INTO").into());
         }
@@ -304,6 +318,9 @@ impl Planner<'_> {
             let same_argument = same_argument(&aggregates);
             Group { keys, aggregates, same_argument, having, each_row, rollup, groupings, windows }
         });
+        if select.select_modifiers.as_ref().is_some_and(|m| m.straight_join) {
+            level.rules = Some(JoinRules::fixed());
+        }
         let counts_all = select.select_modifiers.as_ref().is_some_and(|m| m.sql_calc_found_rows);
         let (limit, offset) = self.limit(query.limit_clause.as_ref())?;
         if limit.is_none() && !inward.is_empty() {
@@ -311,7 +328,19 @@ impl Planner<'_> {
         }
         self.push_inward(&scope, &mut level)?;
         let lock = lock_of(&query.locks)?;
-        let mut block = Block { scope, level, outputs, group, order, distinct, counts_all, limit, offset, lock };
+        let mut block = Block {
+            scope,
+            level,
+            outputs,
+            group,
+            order,
+            distinct,
+            counts_all,
+            limit,
+            offset,
+            lock,
+            stays_subquery: false,
+        };
         block.check_grouping(self)?;
         block.place_group_values(self)?;
         Ok(block)

@@ -53,7 +53,7 @@ pub fn join(level: &mut Level, scope: &mut Scope, computed: &mut [Option<Subquer
             text: None,
         };
         let origin = Origin::Derived(Rc::new(derived));
-        level.items.push(Item { origin, firsts: vec![first], left: None, is_straight: false });
+        level.items.push(Item { origin, firsts: vec![first], left: None, is_straight: false, uses: None });
     }
 }
 
@@ -74,6 +74,7 @@ fn can_be_joined(subquery: &Subquery) -> bool {
     };
     let types = query.outputs.iter().map(|o| derived::type_of_output(o, &[]));
     !derived::is_correlated(query)
+        && !query.stays_subquery
         && query.limit.is_none()
         && query.offset.is_none()
         && query.lock.is_none()

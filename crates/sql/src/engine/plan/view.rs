@@ -71,7 +71,7 @@ impl Views {
     pub fn innermost(&self) -> Option<Rc<View>> {
         self.open.borrow().last().cloned()
     }
-    fn is_outermost(&self) -> bool {
+    pub fn is_outermost(&self) -> bool {
         self.open.borrow().is_empty()
     }
 }
@@ -147,7 +147,8 @@ fn is_of_names(e: &SqlError) -> bool {
 impl From<'_, '_> {
     /// A view, as one leaf or as its tables.
     pub fn view(&self, view: &Rc<View>, shown: String, is_plain: bool) -> Bound<(Scope, Level)> {
-        if view.definition.is_merged() {
+        let is_kept = self.planner.hints_here().is_some_and(|hints| hints.keeps_view(&shown));
+        if view.definition.is_merged() && !is_kept {
             let query = view.query()?;
             if let SetExpr::Select(select) = &*query.body
                 && (!is_plain || has_columns_only(select))
@@ -162,7 +163,7 @@ impl From<'_, '_> {
         }
         let derived = self.planner.view_as_table(view)?;
         let table = derived.table.clone();
-        let (scope, level) = self.leaf(Origin::Derived(derived), table, shown)?;
+        let (scope, level) = self.leaf(Origin::Derived(derived), table, shown, &[])?;
         Ok((scope.in_database(view.database()), level))
     }
 }

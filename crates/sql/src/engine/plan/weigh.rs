@@ -10,6 +10,7 @@ use super::{
 use crate::engine::{
     catalog::Table,
     expr::{CompareOp, Expr},
+    hint::JoinRules,
     information_schema,
     statistics::Known,
 };
@@ -39,7 +40,8 @@ impl Lowering<'_, '_> {
         let conditions = Conditions { all, named };
         let tables: Option<Vec<order::Table>> =
             (0..items.len()).map(|at| self.weighed(&items, at, built, &conditions)).collect();
-        let Some(tables) = tables else { return Vec::new() };
+        let Some(mut tables) = tables else { return Vec::new() };
+        tables.iter_mut().zip(&built.after).for_each(|(table, after)| table.after |= after);
         let pairs = conditions.all.iter().zip(&conditions.named);
         let edge = |(e, &tables): (&Expr, &u64)| {
             let (part, is_equal) = if tables.count_ones() > 1 { self.edge(&items, e) } else { (1.0, false) };
@@ -68,15 +70,32 @@ impl Lowering<'_, '_> {
         self.planner.catalog.statistics.of(table)
     }
 
-    fn weighed(&self, items: &[&Item], at: usize, built: &Built, conditions: &Conditions) -> Option<order::Table> {
+    /// Items that must be there before one.
+    fn needed_before(&self, items: &[&Item], at: usize) -> u64 {
         let item = items[at];
-        let own = 1u64 << at;
         let looked_at = match &item.origin {
             Origin::Derived(derived) => derived.inputs(),
             _ => Vec::new(),
         };
         let names = item.left.iter().flatten().chain(looked_at).flat_map(|e| self.names(e));
-        let after = names.filter_map(|slot| self.owner(items, slot)).fold(0, |set, at| set | 1 << at) & !own;
+        names.filter_map(|slot| self.owner(items, slot)).fold(0, |set, at| set | 1 << at) & !(1 << at)
+    }
+
+    /// For each item those that hints want before it, as far as that can be.
+    pub(super) fn ordered(&self, rules: &JoinRules, items: &[Option<Item>]) -> Vec<u64> {
+        let items: Vec<&Item> = items.iter().flatten().collect();
+        if items.len() > order::ITEMS_MAX {
+            return Vec::new();
+        }
+        let name = |item: &&Item| self.scope.of_slot(item.firsts[0]).map_or_else(String::new, |t| t.shown.clone());
+        let names: Vec<String> = items.iter().map(name).collect();
+        let after: Vec<u64> = (0..items.len()).map(|at| self.needed_before(&items, at)).collect();
+        rules.apply(&names, &after)
+    }
+
+    fn weighed(&self, items: &[&Item], at: usize, built: &Built, conditions: &Conditions) -> Option<order::Table> {
+        let item = items[at];
+        let after = self.needed_before(items, at);
         // Not before there is a row to join it to.
         let is_left = item.left.is_some();
         let mut found = order::Table {
@@ -87,6 +106,7 @@ impl Lowering<'_, '_> {
             after,
             is_left,
             is_bound: false,
+            no_hash: item.uses.as_ref().is_some_and(|uses| uses.no_hash),
         };
         match &item.origin {
             Origin::Table(table) if !information_schema::is_virtual(&table.schema) => {
@@ -140,6 +160,7 @@ impl Lowering<'_, '_> {
             }
             part
         };
+        let is_allowed = |no| items[at].uses.as_ref().is_none_or(|uses| uses.join.allows(no));
         let secondary = table.ready_indexes().map(|(_, i)| (i.no, i.columns.as_slice(), i.unique));
         let primary = (cost::PRIMARY, table.schema.primary_key.as_slice(), true);
         let way = |(no, columns, is_unique): (apus_types::IndexNo, &[u16], bool)| Way {
@@ -149,6 +170,7 @@ impl Lowering<'_, '_> {
         };
         std::iter::once(primary)
             .chain(secondary)
+            .filter(|(no, ..)| is_allowed(*no))
             .map(way)
             .filter(|way| way.parts.iter().any(|p| !p.is_empty()))
             .collect()

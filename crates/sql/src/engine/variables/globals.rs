@@ -2,7 +2,8 @@
 
 use std::{
     collections::BTreeMap,
-    sync::{Mutex, MutexGuard, PoisonError},
+    path::Path,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use super::{
@@ -13,6 +14,10 @@ use crate::engine::{
     errors::{self, Result},
     expr::Datum,
     files::Places,
+    statements::{
+        digests::{Digests, SIZE_DEFAULT},
+        slow::{Outputs, SlowLog},
+    },
     status::Status,
 };
 use crate::{
@@ -22,6 +27,8 @@ use crate::{
 
 const LOCAL_INFILE: &str = "local_infile";
 const EVENT_SCHEDULER: &str = "event_scheduler";
+const LOG_OUTPUT: &str = "log_output";
+const SLOW_FILE: &str = "slow_query_log_file";
 const COMPRESSION: &str = "protocol_compression_algorithms";
 
 #[derive(Clone, Copy, Debug)]
@@ -41,6 +48,8 @@ pub struct Globals {
     /// `secure_file_priv`.
     pub(super) places: Places,
     pub(in crate::engine) status: Status,
+    pub(in crate::engine) slow: SlowLog,
+    pub(in crate::engine) digests: Arc<Digests>,
 }
 
 impl Globals {
@@ -61,6 +70,27 @@ impl Globals {
     pub fn with_files_in(mut self, places: Places) -> Globals {
         self.places = places;
         self
+    }
+
+    /// Whose slow log is this file, until it is told otherwise.
+    #[must_use]
+    pub fn with_slow_log_file(self, file: &Path) -> Globals {
+        self.slow.set_file(file);
+        self
+    }
+
+    /// Puts the variables in force that are of the SQL node.
+    fn put_in_force(&self, values: &BTreeMap<&'static str, String>) {
+        let of = |name: &str| values.get(name).map(String::as_str);
+        self.slow.set_on(of("slow_query_log") == Some("1"));
+        self.slow.set_unindexed(of("log_queries_not_using_indexes") == Some("1"));
+        let outputs = of(LOG_OUTPUT).and_then(Outputs::parse);
+        self.slow.set_outputs(outputs.map_or(Outputs { file: true, table: false }, |(outputs, _)| outputs));
+        let size = of("performance_schema_digests_size").and_then(|text| text.parse().ok());
+        self.digests.set_size(size.unwrap_or(SIZE_DEFAULT));
+        if let Some(file) = of(SLOW_FILE) {
+            self.slow.set_file(Path::new(file));
+        }
     }
 
     fn values(&self) -> MutexGuard<'_, BTreeMap<&'static str, String>> {
@@ -116,6 +146,7 @@ impl Globals {
                 None => values.remove(name),
             };
         }
+        self.put_in_force(&values);
         Ok(warning)
     }
 
@@ -127,12 +158,24 @@ impl Globals {
             (Scope::Session, _) => return Err(errors::session_variable(name)),
             (Scope::Global, None) => return Ok((Texts::from([(d.name, None)]), None)),
             (Scope::Global, Some(value)) => {
-                let (text, warning) = d.check(value)?;
+                let (mut text, warning) = d.check(value)?;
                 if d.name == COMPRESSION {
                     if !matches!(value, Datum::Text(_)) {
                         return Err(errors::wrong_variable_type(name));
                     }
                     Algorithms::parse(&text).ok_or_else(|| errors::wrong_variable_value(name, &text))?;
+                }
+                let wrong = |text: &str| errors::wrong_variable_value(name, text);
+                match d.name {
+                    LOG_OUTPUT => text = Outputs::parse(&text).ok_or_else(|| wrong(&text))?.1.to_owned(),
+                    SLOW_FILE => {
+                        if !matches!(value, Datum::Text(_) | Datum::Null) {
+                            return Err(errors::wrong_variable_type(name));
+                        }
+                        let file = self.slow.beside(&text).ok_or_else(|| wrong(&text))?;
+                        text = file.display().to_string();
+                    }
+                    _ => {}
                 }
                 return Ok((Texts::from([(d.name, Some(text))]), warning));
             }

@@ -129,6 +129,8 @@ pub struct Variables {
     pub max_execution_ms: u64,
     /// A statement that takes as long is counted as a slow one.
     pub long_query: Duration,
+    /// The slow log has statements that looked at so many rows.
+    pub min_examined_rows: u64,
     /// So many warnings of a statement are kept; the others are counted.
     pub max_error_count: usize,
     /// `apus_durability` is `disk`: commits are answered when they are on the disks of all replicas.
@@ -172,6 +174,7 @@ impl Default for Variables {
             track_schema: true,
             track_state: false,
             max_execution_ms: 0,
+            min_examined_rows: 0,
             long_query: Duration::from_secs(10),
             max_error_count: WARNINGS_MAX,
             on_disk: false,
@@ -219,12 +222,18 @@ impl Variables {
             "have_openssl" | "have_ssl" if self.globals.tls => Cow::Borrowed("YES"),
             "require_secure_transport" if self.globals.tls_required => Cow::Borrowed("1"),
             "secure_file_priv" => Cow::Owned(self.globals.places.shown()),
+            "slow_query_log_file" => Cow::Owned(self.globals.slow.file().display().to_string()),
             "tls_version" if self.globals.tls => Cow::Borrowed("TLSv1.2,TLSv1.3"),
             name if global || d.scope == Scope::Global => {
                 self.globals.get(name).map_or(Cow::Borrowed(d.default), Cow::Owned)
             }
             name => Cow::Borrowed(self.set.get(name).map_or(d.default, String::as_str)),
         }
+    }
+
+    /// What SQL nodes have in common for all sessions.
+    pub(super) fn of_node(&self) -> &Globals {
+        &self.globals
     }
 
     /// Whether LOAD DATA LOCAL is there.
@@ -433,6 +442,7 @@ impl Variables {
             "lock_wait_timeout" => self.definition_wait = number,
             "long_query_time" => self.long_query = Duration::from_micros(micros_of(&text)),
             "max_execution_time" => self.max_execution_ms = number,
+            "min_examined_row_limit" => self.min_examined_rows = number,
             "max_join_size" => {
                 self.max_join_size = number;
                 self.take("sql_big_selects", u8::from(number == NO_LIMIT).to_string())?;

@@ -1,6 +1,6 @@
 //! FROM: each join in parentheses of its own.
 
-use sqlparser::ast::{self, JoinConstraint, JoinOperator, TableFactor};
+use sqlparser::ast::{self, JoinConstraint, JoinOperator, TableFactor, TableIndexHintType, TableIndexHints};
 
 use super::{Writer, parts, quoted, refused};
 use crate::engine::errors::{self, Result};
@@ -61,7 +61,7 @@ impl Writer<'_> {
 
     fn factor(&mut self, factor: &TableFactor) -> Result<()> {
         match factor {
-            TableFactor::Table { name, alias, .. } => {
+            TableFactor::Table { name, alias, index_hints, .. } => {
                 match parts(name)[..] {
                     [table] if self.common.iter().any(|c| c.eq_ignore_ascii_case(table)) => self.put(&quoted(table)),
                     [table] if self.database.is_empty() => self.put(&quoted(table)),
@@ -77,6 +77,13 @@ impl Writer<'_> {
                 }
                 if let Some(alias) = alias {
                     self.put(&format!(" {}", quoted(&alias.name.value)));
+                }
+                let is_ignored = |hint: &&TableIndexHints| hint.hint_type == TableIndexHintType::Ignore;
+                let (ignored, others): (Vec<_>, Vec<_>) = index_hints.iter().partition(is_ignored);
+                for hint in ignored.into_iter().chain(others) {
+                    let used_for = hint.for_clause.as_ref().map_or_else(String::new, |clause| format!(" FOR {clause}"));
+                    let names: Vec<String> = hint.index_names.iter().map(|name| quoted(&name.value)).collect();
+                    self.put(&format!(" {} INDEX{used_for} ({})", hint.hint_type, names.join(",")));
                 }
                 Ok(())
             }
