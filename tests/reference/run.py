@@ -3,6 +3,7 @@
 
     run.py NAME...                   against an Apus of its own; all files without names
     run.py --port N NAME...          against an Apus that runs already (`make dev`)
+    run.py --memory BYTES NAME...    with so little memory for the rows of a statement that they go to files; 0: all that can
     run.py --record NAME...          the answers of the reference anew
     run.py --mark NAME...            what differs gets `-- open: ...`, what no longer does loses its mark; look at what it writes
     run.py --docs                    the table in docs/sql.md
@@ -29,10 +30,12 @@ STATEMENTS = 60
 
 
 def apus(scenario, arguments):
-    if arguments.port:
-        return {"host": "127.0.0.1", "port": arguments.port}
-    host, port = scenario.cleanup.enter_context(Cluster(scenario)).sql
-    return {"host": host, "port": port}
+    where = {"host": "127.0.0.1", "port": arguments.port}
+    if not arguments.port:
+        where = dict(zip(("host", "port"), scenario.cleanup.enter_context(Cluster(scenario)).sql))
+    if arguments.memory is not None:
+        answers.connect(**where).query(f"SET GLOBAL apus_query_memory = {arguments.memory}")
+    return where
 
 
 def reference(scenario):
@@ -81,6 +84,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("names", nargs="*")
     parser.add_argument("--port", type=int)
+    parser.add_argument("--memory", type=int)
     parser.add_argument("--record", action="store_true")
     parser.add_argument("--mark", action="store_true")
     parser.add_argument("--docs", action="store_true")

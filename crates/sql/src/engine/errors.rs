@@ -2,9 +2,11 @@
 
 mod foreign_key;
 mod json;
+mod spill;
 
 pub use foreign_key::*;
 pub use json::*;
+pub use spill::*;
 
 use apus_client::ClientError;
 use apus_types::ErrorCode;

@@ -2,7 +2,7 @@
 
 use std::{
     collections::BTreeMap,
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use super::{
@@ -12,6 +12,7 @@ use super::{
 use crate::engine::{
     errors::{self, Result},
     expr::Datum,
+    spill::Space,
     status::Status,
 };
 use crate::{
@@ -38,6 +39,7 @@ pub struct Globals {
     pub(super) tls: bool,
     pub(super) tls_required: bool,
     pub(in crate::engine) status: Status,
+    pub(super) spill: Arc<Space>,
 }
 
 impl Globals {
@@ -51,6 +53,12 @@ impl Globals {
     pub fn with_local_infile(self, on: bool) -> Globals {
         self.values().insert(LOCAL_INFILE, u8::from(on).to_string());
         self
+    }
+
+    /// With this place for rows that memory has no room for.
+    #[must_use]
+    pub fn with_spill(self, space: Space) -> Globals {
+        Globals { spill: Arc::new(space), ..self }
     }
 
     fn values(&self) -> MutexGuard<'_, BTreeMap<&'static str, String>> {

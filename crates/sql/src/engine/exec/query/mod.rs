@@ -327,6 +327,7 @@ impl<T: Target> Consumer for ToSink<'_, '_, T> {
                 return Ok(false);
             }
         }
+        self.sink.settle().await?;
         self.out.flush_if_full().await?;
         Ok(true)
     }
