@@ -76,6 +76,11 @@ impl Space {
         self.used.load(Relaxed)
     }
 
+    /// Files so far.
+    pub fn files_made(&self) -> u64 {
+        self.number.load(Relaxed)
+    }
+
     fn take(&self, bytes: u64) -> Result<()> {
         let used = self.used.fetch_add(bytes, Relaxed) + bytes;
         if used > self.bytes_max {

@@ -5,6 +5,7 @@
 //!   File       one per sort or join: appended to in chunks, read by position; its name is gone before its first byte is written
 //!     Stream     records of a key and a payload, one after the other: a list of chunks of a file
 //!       Sorter     sorted streams, merged by key; equal keys stay in the order in which they came
+//!       Later      the first record of each key, of those that no set in memory has
 //!       Partitions streams by hash of the key
 //!     Rows       rows of a derived table, in memory or in a stream
 //! ```
@@ -22,11 +23,17 @@
 //! Rows are in the form that they have in memory ([`RowLayout`](apus_types::RowLayout)); what has no such form (values of groups) is written by [`values`].
 
 mod file;
+mod later;
+mod partitions;
+mod rows;
 mod sorter;
 mod stream;
 pub mod values;
 
 pub use file::{File, Space};
+pub use later::Later;
+pub use partitions::Partitions;
+pub use rows::{Gathered, Kept, RowReader};
 pub use sorter::{Merge, Runs, Sorter};
 pub use stream::{Reader, Stream, Writer};
 

@@ -25,8 +25,13 @@ pub struct Stream {
 }
 
 impl Stream {
-    pub fn len(&self) -> u64 {
+    pub fn records(&self) -> u64 {
         self.records
+    }
+    /// To add more.
+    pub fn reopen(self) -> (File, Writer) {
+        let Stream { file, chunks, records } = self;
+        (file, Writer { chunks, records, ..Writer::default() })
     }
 }
 
@@ -64,13 +69,6 @@ impl Writer {
     /// There is a chunk to write.
     pub fn is_full(&self) -> bool {
         self.buffer.len() >= CHUNK_BYTES
-    }
-    /// Bytes in memory.
-    pub fn byte_len(&self) -> usize {
-        self.buffer.len()
-    }
-    pub fn len(&self) -> u64 {
-        self.records
     }
 
     /// Writes what is in memory.
@@ -112,11 +110,17 @@ pub struct Reader {
     next: usize,
     key: Range<usize>,
     payload: Range<usize>,
+    is_back: bool,
 }
 
 impl Reader {
     pub fn new(stream: Rc<Stream>) -> Reader {
-        Reader { stream, next_chunk: 0, buffer: Vec::new(), next: 0, key: 0..0, payload: 0..0 }
+        Reader { stream, next_chunk: 0, buffer: Vec::new(), next: 0, key: 0..0, payload: 0..0, is_back: false }
+    }
+
+    /// The next [`Reader::advance`] comes to the same record again.
+    pub fn step_back(&mut self) {
+        self.is_back = true;
     }
 
     /// Goes to the next record; false behind the last.
@@ -124,6 +128,9 @@ impl Reader {
     /// # Errors
     /// As [`File::read`].
     pub async fn advance(&mut self, env: &Env) -> Result<bool> {
+        if std::mem::take(&mut self.is_back) {
+            return Ok(true);
+        }
         if self.next >= self.buffer.len() {
             let Some(&chunk) = self.stream.chunks.get(self.next_chunk) else { return Ok(false) };
             self.buffer = self.stream.file.read(chunk, std::mem::take(&mut self.buffer), env).await?;

@@ -16,7 +16,7 @@ const ROWS_BEFORE_COMPILING: u64 = 256;
 #[derive(Default)]
 pub struct Groups {
     /// The first row of each.
-    firsts: Strings,
+    pub firsts: Strings,
     /// Those of a group one after the other.
     accumulators: Vec<Accumulator>,
     /// With ROLLUP: how many keys tell each from others.

@@ -17,13 +17,17 @@ use crate::engine::{
         Select,
         select::{Group, OrderKey, Output},
     },
+    spill::TOGETHER_BYTES_MIN,
 };
 
 use self::{groups::Groups, over::Over};
 use super::{
     aggregate::Accumulator,
     target::Target,
-    window::{self, Stage},
+    window::{
+        self, Stage,
+        over::{All, Windowed},
+    },
 };
 
 /// Memory that a session keeps from one SELECT to the next.
@@ -291,7 +295,7 @@ impl<'p> Sink<'p> {
     pub async fn finish(&mut self, out: &mut impl Target) -> Result<()> {
         let plan = self.plan;
         if let Some(group) = &plan.group {
-            let mut windowed = Vec::new();
+            let mut windowed = Windowed::default();
             let groups = std::mem::take(&mut self.groups);
             match self.over {
                 None => self.finish_groups(group, groups, &mut windowed, out).await?,
@@ -309,7 +313,7 @@ impl<'p> Sink<'p> {
         &mut self,
         group: &Group,
         mut groups: Groups,
-        windowed: &mut Vec<window::Row>,
+        windowed: &mut Windowed,
         out: &mut impl Target,
     ) -> Result<()> {
         if groups.len() == 0 && (group.keys.is_empty() || group.rollup) && !group.each_row {
@@ -337,16 +341,18 @@ impl<'p> Sink<'p> {
         group: &Group,
         first: &[u8],
         mut values: Vec<Datum<'static>>,
-        windowed: &mut Vec<window::Row>,
+        windowed: &mut Windowed,
         out: &mut impl Target,
     ) -> Result<bool> {
         if let Some(windows) = &group.windows {
             values.resize_with(values.len() + windows.calls.len(), || Datum::Null);
-            self.group_bytes += size_of::<window::Row>() + size_of::<Datum<'_>>() * values.len();
-            if self.byte_len() > self.bytes_max {
-                return Err(errors::out_of_sort_memory());
+            windowed.push(first, values);
+            if windowed.is_full(self.bytes_max.saturating_sub(self.byte_len()).max(self.bytes_max / 2)) {
+                if !self.env.spill_space().is_open() {
+                    return Err(errors::out_of_sort_memory());
+                }
+                Box::pin(windowed.write(self.env)).await?;
             }
-            windowed.push(window::Row { row: first.to_vec(), values });
             return Ok(true);
         }
         let goes_on = self.finish_group(first, &values, out)?;
@@ -356,12 +362,19 @@ impl<'p> Sink<'p> {
     }
 
     /// Computes the window functions of all rows, which go on then.
-    async fn finish_windows(&mut self, group: &Group, mut rows: Vec<window::Row>, out: &mut impl Target) -> Result<()> {
+    async fn finish_windows(&mut self, group: &Group, windowed: Windowed, out: &mut impl Target) -> Result<()> {
         let Some(windows) = &group.windows else { return Ok(()) };
         let stage = Stage { cx: self.of_group(&[], &[]), before: group.values_before_windows() };
+        let in_memory = windowed.byte_len();
+        let mut rows = match windowed.end(self.env).await? {
+            All::Memory(rows) => rows,
+            All::File(rows) => {
+                let rows = Box::pin(window::over::fill(&stage, windows, rows, self.bytes_max)).await?;
+                return Box::pin(self.finish_rows(rows, out)).await;
+            }
+        };
         let (order, bytes) = window::fill(&stage, windows, &mut rows).await?;
-        self.group_bytes += bytes;
-        if self.byte_len() > self.bytes_max {
+        if in_memory + bytes > 2 * self.bytes_max.max(TOGETHER_BYTES_MIN) {
             return Err(errors::out_of_sort_memory());
         }
         for number in order {

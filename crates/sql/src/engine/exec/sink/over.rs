@@ -5,23 +5,24 @@
 //! | rows, or outputs of groups, to sort | sorted runs; with a LIMIT only the first rows stay, and in memory if these fit | merged |
 //! | outputs seen, for DISTINCT | rows whose outputs are none of these, by their outputs | the first of each, sorted again by when it came |
 //! | groups | rows whose group is none of these, by its key | a group at a time: its rows come together, in the order in which they came |
+//! | rows that wait for window functions | all of them | [`window::over`](crate::engine::exec::window::over) |
 //! | values seen by an aggregate of distinct ones | rows with values that are none of these, by group, aggregate and value | the first of each, sorted again where the order matters |
 //!
 //! So what was in memory when there was no more room stays there and does its work: the groups and values that are frequent are mostly among the first. What is not is sorted ([`Sorter`]), not parted by
 //! a hash: groups come out in the order of their keys anyway, rows of DISTINCT in the order in which they came, and no key has so many rows that they do not fit. Each kind has a quarter of the memory for
 //! what it collects, beside what stays. The answer is the one that memory would have given, to the last digit of a sum of doubles and the last tie.
 
-use std::ops::ControlFlow;
+use std::{ops::ControlFlow, rc::Rc};
 
-use super::{Groups, Sink, bytes_of, push_outputs, push_sort_keys, window};
+use super::{Groups, Sink, bytes_of, push_outputs, push_sort_keys, window::over::Windowed};
 use crate::engine::{
     cells,
     errors::{self, Result},
     exec::{aggregate::is_order_free, target::Target},
-    expr::{Context, Kind},
+    expr::{Context, Env, Kind},
     keys::Pairs,
     plan::select::Group,
-    spill::{Merge, Runs, Sorter, TOGETHER_BYTES_MIN, values},
+    spill::{Gathered, Later, Merge, Reader, Runs, Sorter, Stream, TOGETHER_BYTES_MIN, values},
 };
 
 /// Part of the memory for what one kind collects until it is written.
@@ -38,8 +39,10 @@ pub struct Over {
     groups: Option<Sorter>,
     /// When it came, the value, and a row.
     values: Option<Sorter>,
-    /// When it came, and a row with the values of its group.
-    distinct: Option<Sorter>,
+    /// A row with the values of its group.
+    distinct: Option<Later>,
+    /// Rows that wait for window functions.
+    rows: Option<Gathered>,
     /// Memory of groups when they took no more in.
     group_bytes: usize,
     /// Of what came so far.
@@ -51,11 +54,22 @@ impl Over {
     pub fn holds_back(&self) -> bool {
         self.distinct.is_some()
     }
-    fn sorters(&mut self) -> impl Iterator<Item = &mut Sorter> {
-        [&mut self.groups, &mut self.values, &mut self.distinct].into_iter().flatten()
-    }
     fn is_full(&self) -> bool {
-        [&self.groups, &self.values, &self.distinct].into_iter().flatten().any(Sorter::is_full)
+        [&self.groups, &self.values].into_iter().flatten().any(Sorter::is_full)
+            || self.distinct.as_ref().is_some_and(Later::is_full)
+            || self.rows.as_ref().is_some_and(|rows| rows.is_full(0))
+    }
+    async fn settle(&mut self, env: &Env) -> Result<()> {
+        for sorter in [&mut self.groups, &mut self.values].into_iter().flatten() {
+            sorter.settle(env).await?;
+        }
+        if let Some(rows) = &mut self.rows {
+            rows.settle(0, env).await?;
+        }
+        match &mut self.distinct {
+            Some(distinct) => distinct.settle(env).await,
+            None => Ok(()),
+        }
     }
     fn next_number(&mut self) -> [u8; 8] {
         self.number += 1;
@@ -126,9 +140,10 @@ impl Sink<'_> {
                         self.spill_held().await?;
                     }
                 }
-                Need::Distinct => over.distinct = Some(Sorter::new(share)),
+                Need::Distinct => over.distinct = Some(Later::new(share)),
                 Need::Groups if self.plan.group.as_ref().is_some_and(|group| group.each_row) => {
-                    return Err(errors::out_of_sort_memory());
+                    over.rows = Some(Gathered::from_rows(std::mem::take(&mut self.groups).firsts));
+                    self.group_bytes = 0;
                 }
                 Need::Groups => {
                     over.groups = Some(Sorter::new(share));
@@ -138,10 +153,7 @@ impl Sink<'_> {
             }
         }
         let env = self.env;
-        for sorter in self.over.get_or_insert_default().sorters() {
-            sorter.settle(env).await?;
-        }
-        Ok(())
+        self.over.get_or_insert_default().settle(env).await
     }
 
     /// With a LIMIT, forgets the rows behind it; breaks if that makes room.
@@ -188,11 +200,10 @@ impl Sink<'_> {
     pub(super) fn hold_back(&mut self, cx: &Context<'_>) -> Result<()> {
         let (mut key, mut row) = (Vec::new(), Vec::new());
         push_outputs(&self.plan.outputs, cx, &mut key)?;
-        let over = self.over.get_or_insert_default();
-        let number = over.next_number();
-        if let Some(distinct) = over.distinct.as_mut().filter(|_| !self.buffers.seen.contains(&key)) {
+        let distinct = self.over.as_mut().and_then(|over| over.distinct.as_mut());
+        if let Some(distinct) = distinct.filter(|_| !self.buffers.seen.contains(&key)) {
             values::push_group(cx.row, cx.aggregates, &mut row);
-            distinct.push_parts(&key, &[&number, &row]);
+            distinct.push(&key, &row);
         }
         Ok(())
     }
@@ -200,6 +211,10 @@ impl Sink<'_> {
     /// A row whose group may be one of those in memory.
     pub(super) fn accumulate_over(&mut self, group: &Group, row: &[u8]) -> Result<()> {
         let cx = self.of_group(row, &[]);
+        if let Some(rows) = self.over.as_mut().and_then(|over| over.rows.as_mut()) {
+            rows.rows.push(row);
+            return Ok(());
+        }
         if group.rollup {
             for (key, keys) in Self::rollup_keys(group, &cx)? {
                 self.add_over(group, &cx, &key, keys)?;
@@ -302,10 +317,13 @@ impl Sink<'_> {
         &mut self,
         group: &Group,
         mut groups: Groups,
-        windowed: &mut Vec<window::Row>,
+        windowed: &mut Windowed,
         out: &mut impl Target,
     ) -> Result<()> {
         self.is_finishing = true;
+        if let Some(rows) = self.over.as_mut().and_then(|over| over.rows.take()) {
+            return self.each_row(group, rows, windowed, out).await;
+        }
         self.take_values(group, &mut groups).await?;
         let mut known = self.group_order(group, &mut groups).await?.into_iter().peekable();
         let Some(sorter) = self.over.get_or_insert_default().groups.take() else {
@@ -338,6 +356,40 @@ impl Sink<'_> {
                 return Ok(());
             }
         }
+    }
+
+    /// Rows that are groups by themselves.
+    async fn each_row(
+        &mut self,
+        group: &Group,
+        rows: Gathered,
+        windowed: &mut Windowed,
+        out: &mut impl Target,
+    ) -> Result<()> {
+        let mut rows = rows.end(self.env).await?.reader();
+        while rows.advance(self.env).await? {
+            let mut one = Groups::default();
+            one.push(group, rows.row(), 0);
+            if let Some(values) = self.group_values(group, &mut one, 0)? {
+                self.pass_on(group, rows.row(), values, windowed, out).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Rows that have the values of their window functions.
+    pub(super) async fn finish_rows(&mut self, rows: Stream, out: &mut impl Target) -> Result<()> {
+        let mut rows = Reader::new(Rc::new(rows));
+        while rows.advance(self.env).await? {
+            self.env.breathe(1).await?;
+            let (row, values) = values::group(rows.payload())?;
+            if !self.finish_group(row, &values, out)? {
+                break;
+            }
+            self.settle().await?;
+            out.flush_if_full().await?;
+        }
+        Ok(())
     }
 
     /// Takes all rows of the group that the first has; whether there are more behind.
@@ -410,21 +462,8 @@ impl Sink<'_> {
     }
 
     /// Of the rows that were held back the first of each goes on, in the order in which they came.
-    async fn finish_distinct(&mut self, held_back: Sorter, out: &mut impl Target) -> Result<()> {
-        let mut rows = held_back.merge(self.env).await?;
-        let mut first = Sorter::new(self.share());
-        let (mut last, mut is_first) = (Vec::new(), true);
-        while rows.advance(self.env).await? {
-            if std::mem::take(&mut is_first) || rows.key() != last {
-                last.clear();
-                last.extend_from_slice(rows.key());
-                let (came, row) = rows.payload().split_at(8);
-                first.push(came, row);
-                first.settle(self.env).await?;
-            }
-        }
-        drop(rows);
-        let mut rows = first.merge(self.env).await?;
+    async fn finish_distinct(&mut self, held_back: Later, out: &mut impl Target) -> Result<()> {
+        let mut rows = held_back.firsts(self.env).await?;
         while rows.advance(self.env).await? {
             let (row, values) = values::group(rows.payload())?;
             let cx = self.of_group(row, &values);

@@ -95,7 +95,7 @@ fn run<T>(work: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(work)
 }
 
-const STATEMENTS: [&str; 34] = [
+const STATEMENTS: [&str; 40] = [
     "SELECT a, b, c FROM pair ORDER BY b, c DESC",
     "SELECT a, b FROM pair ORDER BY b DESC",
     "SELECT b FROM pair ORDER BY a LIMIT 7",
@@ -129,6 +129,12 @@ const STATEMENTS: [&str; 34] = [
     "SELECT b, c, COUNT(DISTINCT n) FROM pair GROUP BY b, c WITH ROLLUP",
     "SELECT b, c, SUM(n) AS total FROM pair GROUP BY b, c WITH ROLLUP HAVING total > 1 ORDER BY total, b LIMIT 100",
     "SELECT COUNT(*), MAX(b) FROM pair",
+    "SELECT a, b, ROW_NUMBER() OVER (PARTITION BY a ORDER BY b) FROM pair",
+    "SELECT a, n, SUM(n) OVER (PARTITION BY a ORDER BY n), RANK() OVER (PARTITION BY d, a ORDER BY b DESC) FROM pair",
+    "SELECT DISTINCT a, LAG(n, 2) OVER (PARTITION BY a ORDER BY c), COUNT(*) OVER (PARTITION BY a) FROM pair ORDER BY 2, 1",
+    "SELECT a, SUM(c), RANK() OVER (PARTITION BY d ORDER BY SUM(c)) FROM pair GROUP BY a, d ORDER BY a, 3 DESC, 2",
+    "SELECT b, FIRST_VALUE(b) OVER (PARTITION BY a, d ORDER BY n ROWS BETWEEN 1 PRECEDING AND 1 FOLLOWING) FROM pair LIMIT 500",
+    "SELECT a, AVG(n) OVER w, NTILE(3) OVER w FROM pair WINDOW w AS (PARTITION BY a ORDER BY n RANGE 5 PRECEDING)",
     "SELECT JSON_ARRAYAGG(a) FROM pair GROUP BY b, c",
 ];
 

@@ -1,7 +1,9 @@
-//! Values of window functions for the rows of a block, which are all held.
+//! Values of window functions for the rows of a block, which are all held: in memory, or in a file ([`over`]).
 //!
 //! For each window the rows are sorted by its partition and order; then each partition is gone through, a function at a time. An aggregate takes only the rows by which a
 //! frame grows; rows that leave are taken out of sums and counts of exact numbers, other aggregates begin anew.
+
+pub mod over;
 
 use std::ops::Range;
 
@@ -43,25 +45,39 @@ pub async fn fill(stage: &Stage<'_>, windows: &Windows, rows: &mut [Row]) -> Res
     let mut sorted = Sorted::default();
     for (number, window) in windows.list.iter().enumerate() {
         sorted = sorted.by(stage, window, rows).await?;
-        for (at, call) in windows.calls.iter().enumerate().filter(|(_, call)| call.window == number) {
-            let mut start = 0;
-            while start < rows.len() {
-                let part = Part::new(stage, window, &sorted, rows, start)?;
-                let mut values = Vec::with_capacity(part.len());
-                part.values(call, &mut values).await?;
-                let places: Vec<usize> = (start..part.end).map(|position| sorted.row(position)).collect();
-                start = part.end;
-                for (row, value) in places.into_iter().zip(values) {
-                    bytes += value.heap_bytes();
-                    if let Some(place) = rows[row].values.get_mut(stage.before + at) {
-                        *place = value;
-                    }
+        bytes += values_of(stage, windows, number, &sorted, rows).await?;
+    }
+    let order = (0..rows.len()).map(|position| sorted.row(position) as u32).collect();
+    Ok((order, bytes))
+}
+
+/// Fills in the values of the functions of one window; the memory that they take.
+async fn values_of(
+    stage: &Stage<'_>,
+    windows: &Windows,
+    number: usize,
+    sorted: &Sorted,
+    rows: &mut [Row],
+) -> Result<usize> {
+    let mut bytes = 0;
+    let window = &windows.list[number];
+    for (at, call) in windows.calls.iter().enumerate().filter(|(_, call)| call.window == number) {
+        let mut start = 0;
+        while start < rows.len() {
+            let part = Part::new(stage, window, sorted, rows, start)?;
+            let mut values = Vec::with_capacity(part.len());
+            part.values(call, &mut values).await?;
+            let places: Vec<usize> = (start..part.end).map(|position| sorted.row(position)).collect();
+            start = part.end;
+            for (row, value) in places.into_iter().zip(values) {
+                bytes += value.heap_bytes();
+                if let Some(place) = rows[row].values.get_mut(stage.before + at) {
+                    *place = value;
                 }
             }
         }
     }
-    let order = (0..rows.len()).map(|position| sorted.row(position) as u32).collect();
-    Ok((order, bytes))
+    Ok(bytes)
 }
 
 /// Rows in the order of a window: keys of partition and order; the number of a row, and how long the partition's key is.
