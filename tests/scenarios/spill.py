@@ -46,6 +46,7 @@ STATEMENTS = [
     "SELECT k, pad FROM t WHERE g < 5 UNION SELECT k, pad FROM t WHERE g > 3 ORDER BY 2, 1",
     "SELECT k, pad FROM t WHERE g < 8 INTERSECT ALL SELECT k, pad FROM t WHERE g > 3",
     "SELECT pad FROM t EXCEPT SELECT pad FROM t WHERE g = 3",
+    "SELECT id, ROW_NUMBER() OVER (ORDER BY pad, id), SUM(x) OVER (ORDER BY pad, id), COUNT(*) OVER () FROM t ORDER BY id",
     "SELECT id, ROW_NUMBER() OVER (PARTITION BY k ORDER BY d, id), SUM(d) OVER (PARTITION BY k) FROM t ORDER BY id",
 ]
 
@@ -106,6 +107,8 @@ def same_answers(t, cluster, directory):
                 check_equal(status(plain, "Created_tmp_files"), before, "files of the first rows of an order")
             else:
                 check(status(plain, "Created_tmp_files") > before, "nothing was written")
+    with t.case("what has to be in memory together is refused by its own limit"):
+        refused(small, "SELECT id, LEAD(id) OVER (ORDER BY pad) FROM t", 3170)
     nothing_left(plain, directory, "all statements")
 
 

@@ -22,9 +22,6 @@ use crate::engine::{
     spill::{Gathered, Kept, Later, Sorter},
 };
 
-/// Part of the memory that is left for what is sorted.
-const SHARE: usize = 4;
-
 /// The rows of a derived table for a block whose values are in `cx`.
 pub async fn rows(run: &Run<'_>, derived: &Derived, cx: &Context<'_>) -> Done<Kept> {
     if let Body::LastRows = derived.body {
@@ -202,7 +199,7 @@ async fn union(run: &Run<'_>, schema: &TableSchema, left: &Kept, right: &Kept, c
                     run.has_room_for(seen.byte_len() + out.rows.byte_len())?;
                     continue;
                 }
-                later = Some(Later::new(run.left() / SHARE));
+                later = Some(Later::new(run.share()));
                 out.settle(0, env).await?;
             }
         }
@@ -277,7 +274,7 @@ async fn by_sorting(
     cx: &Context<'_>,
 ) -> Done<Kept> {
     let env = run.env;
-    let (mut all, mut stay) = (Sorter::new(run.left() / SHARE), Sorter::new(run.left() / SHARE));
+    let (mut all, mut stay) = (Sorter::new(run.share()), Sorter::new(run.share()));
     let (mut key, mut number) = (Vec::new(), 0u64);
     for (side, is_left) in [(right, false), (left, true)] {
         let mut rows = side.reader();

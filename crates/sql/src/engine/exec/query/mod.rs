@@ -55,6 +55,9 @@ use crate::{
 };
 use pipeline::{Consumer, Pipeline};
 
+/// Part of the memory that is left for what is sorted for files, and part of all memory where too little is left.
+const SHARE: usize = 4;
+const LEAST_SHARE: usize = 16;
 /// Joined rows of a statement that is tried without a snapshot, in bytes.
 const TRIED_BYTES_MAX: usize = 256 << 10;
 
@@ -118,6 +121,10 @@ impl<'r> Run<'r> {
     /// Memory before rows that can be in a file are written to one.
     fn left(&self) -> usize {
         self.env.variables.query_memory.saturating_sub(self.bytes.get())
+    }
+    /// Memory for what is sorted or joined for files: a part of what is left, and where nothing is, little.
+    fn share(&self) -> usize {
+        (self.left() / SHARE).max(self.env.variables.query_memory / LEAST_SHARE)
     }
     /// Memory for what cannot be in a file.
     fn room(&self) -> usize {

@@ -140,7 +140,7 @@ impl<'q, C: Consumer> Pipeline<'q, '_, C> {
         joined: &mut Runs,
         parts: &mut Vec<Part>,
     ) -> Done<()> {
-        let most = self.run.left().max(TOGETHER_BYTES_MIN);
+        let most = self.run.left().max(self.run.share()).max(TOGETHER_BYTES_MIN);
         let mut reader = Reader::new(part.leaf.clone());
         let mut matched = Vec::new();
         for piece in 0..u32::MAX {

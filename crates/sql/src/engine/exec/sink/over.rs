@@ -47,6 +47,8 @@ pub struct Over {
     group_bytes: usize,
     /// Of what came so far.
     number: u64,
+    /// For the key and the payload of the row under way.
+    scratch: (Vec<u8>, Vec<u8>),
 }
 
 impl Over {
@@ -198,12 +200,15 @@ impl Sink<'_> {
 
     /// A row of which DISTINCT says later whether it is new, unless that is known.
     pub(super) fn hold_back(&mut self, cx: &Context<'_>) -> Result<()> {
-        let (mut key, mut row) = (Vec::new(), Vec::new());
-        push_outputs(&self.plan.outputs, cx, &mut key)?;
-        let distinct = self.over.as_mut().and_then(|over| over.distinct.as_mut());
-        if let Some(distinct) = distinct.filter(|_| !self.buffers.seen.contains(&key)) {
-            values::push_group(cx.row, cx.aggregates, &mut row);
-            distinct.push(&key, &row);
+        let Some(Over { distinct: Some(distinct), scratch: (key, row), .. }) = self.over.as_deref_mut() else {
+            return Ok(());
+        };
+        key.clear();
+        push_outputs(&self.plan.outputs, cx, key)?;
+        if !self.buffers.seen.contains(key) {
+            row.clear();
+            values::push_group(cx.row, cx.aggregates, row);
+            distinct.push(key, row);
         }
         Ok(())
     }
@@ -221,9 +226,12 @@ impl Sink<'_> {
             }
             return Ok(());
         }
-        let mut key = Vec::new();
+        let mut key = self.over.as_mut().map(|over| std::mem::take(&mut over.scratch.0)).unwrap_or_default();
+        key.clear();
         push_sort_keys(&group.keys, &cx, &mut key)?;
-        self.add_over(group, &cx, &key, group.keys.len())
+        self.add_over(group, &cx, &key, group.keys.len())?;
+        self.over.get_or_insert_default().scratch.0 = key;
+        Ok(())
     }
 
     fn add_over(&mut self, group: &Group, cx: &Context<'_>, key: &[u8], keys: usize) -> Result<()> {
@@ -241,6 +249,7 @@ impl Sink<'_> {
         let share = self.share();
         let over = self.over.get_or_insert_default();
         let accumulators = self.groups.accumulators(group, number);
+        // Small, and there only where there are distinct ones.
         let (mut key, mut value_bytes) = (Vec::new(), Vec::new());
         for (at, (aggregate, so_far)) in group.aggregates.iter().zip(accumulators).enumerate() {
             let Some(argument) = aggregate.argument.as_ref().filter(|_| aggregate.distinct) else {

@@ -95,7 +95,7 @@ fn run<T>(work: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(work)
 }
 
-const STATEMENTS: [&str; 40] = [
+const STATEMENTS: [&str; 43] = [
     "SELECT a, b, c FROM pair ORDER BY b, c DESC",
     "SELECT a, b FROM pair ORDER BY b DESC",
     "SELECT b FROM pair ORDER BY a LIMIT 7",
@@ -135,6 +135,9 @@ const STATEMENTS: [&str; 40] = [
     "SELECT a, SUM(c), RANK() OVER (PARTITION BY d ORDER BY SUM(c)) FROM pair GROUP BY a, d ORDER BY a, 3 DESC, 2",
     "SELECT b, FIRST_VALUE(b) OVER (PARTITION BY a, d ORDER BY n ROWS BETWEEN 1 PRECEDING AND 1 FOLLOWING) FROM pair LIMIT 500",
     "SELECT a, AVG(n) OVER w, NTILE(3) OVER w FROM pair WINDOW w AS (PARTITION BY a ORDER BY n RANGE 5 PRECEDING)",
+    "SELECT b, ROW_NUMBER() OVER w, RANK() OVER w, DENSE_RANK() OVER w, PERCENT_RANK() OVER w, CUME_DIST() OVER w, NTILE(7) OVER w, SUM(n + 0.1e0) OVER w, LAG(c, 3, a) OVER w, FIRST_VALUE(c) OVER w, COUNT(*) OVER (), AVG(n) OVER () FROM pair WINDOW w AS (ORDER BY b, c DESC)",
+    "SELECT n, MAX(b) OVER w, SUM(c) OVER w, COUNT(*) OVER w, ROW_NUMBER() OVER w, LAG(b, 0) OVER w, MIN(d) OVER w, AVG(a) OVER w FROM pair WINDOW w AS (ORDER BY n ROWS UNBOUNDED PRECEDING)",
+    "SELECT a, ROW_NUMBER() OVER (), RANK() OVER (), NTILE(5) OVER (), CUME_DIST() OVER (), SUM(c) OVER (), LAG(a) OVER (), DENSE_RANK() OVER () FROM pair",
     "SELECT JSON_ARRAYAGG(a) FROM pair GROUP BY b, c",
 ];
 
@@ -142,10 +145,10 @@ const STATEMENTS: [&str; 40] = [
 fn answers_are_those_of_memory() {
     let mut spilled = 0;
     for sql in STATEMENTS {
-        for rows in [0, 900, 6000] {
+        for rows in [0, 6000] {
             let wanted = run(answer(sql, rows, usize::MAX / 4, Space::default())).unwrap();
             assert!(!wanted.2, "{sql}");
-            for memory in [0, 20_000, 100_000, 300_000] {
+            for memory in [0, 60_000, 300_000] {
                 let found = run(answer(sql, rows, memory, Space::default())).unwrap_or_else(|e| panic!("{sql}: {e}"));
                 spilled += u32::from(found.2);
                 assert!(found.0 == wanted.0, "{sql}, {rows} rows with {memory} bytes");
@@ -153,7 +156,7 @@ fn answers_are_those_of_memory() {
             }
         }
     }
-    assert!(spilled > 60, "{spilled} statements have spilled");
+    assert!(spilled > 70, "{spilled} statements have spilled");
 }
 
 #[test]

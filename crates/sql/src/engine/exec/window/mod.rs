@@ -3,6 +3,7 @@
 //! For each window the rows are sorted by its partition and order; then each partition is gone through, a function at a time. An aggregate takes only the rows by which a
 //! frame grows; rows that leave are taken out of sums and counts of exact numbers, other aggregates begin anew.
 
+mod long;
 pub mod over;
 
 use std::ops::Range;
@@ -252,12 +253,7 @@ impl<'p> Part<'p> {
 
     fn tiles(&self, count: &Expr, out: &mut Vec<Datum<'static>>) -> Result<()> {
         let count = whole(count, &self.stage.cx, 1, "ntile")?;
-        let (size, larger) = (self.len() / count, self.len() % count);
-        for at in 0..self.len() {
-            let in_larger = larger * (size + 1);
-            let tile = if at < in_larger { at / (size + 1) } else { larger + (at - in_larger) / size.max(1) };
-            out.push(Datum::UInt(tile as u64 + 1));
-        }
+        out.extend((0..self.len()).map(|at| Datum::UInt(tile(at, self.len(), count))));
         Ok(())
     }
 
@@ -365,6 +361,14 @@ impl<'p> Part<'p> {
         }
         Ok(low)
     }
+}
+
+/// In which of so many tiles a row is, of so many rows.
+fn tile(at: usize, rows: usize, count: usize) -> u64 {
+    let (size, larger) = (rows / count, rows % count);
+    let in_larger = larger * (size + 1);
+    let tile = if at < in_larger { at / (size + 1) } else { larger + (at - in_larger) / size.max(1) };
+    tile as u64 + 1
 }
 
 fn whole(e: &Expr, cx: &Context<'_>, least: usize, function: &str) -> Result<usize> {

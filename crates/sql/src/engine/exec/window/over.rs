@@ -1,13 +1,13 @@
 //! Rows of a block with window functions that are more than memory has room for.
 //!
 //! They are in a file, with their values. For each window they are sorted by its partition and order ([`Sorter`]); then as many whole partitions as fit are in memory at a time, get the values of that
-//! window's functions as they would have there, and are written for the next one. A partition has to fit by itself: a frame may look anywhere in it.
+//! window's functions as they would have there, and are written for the next one. A partition that does not fit by itself goes through [`super::long`], if its functions look only where that can.
 
 use std::rc::Rc;
 
-use super::{Row, Sorted, Stage, of_row, values_of};
+use super::{Row, Sorted, Stage, long::Long, of_row, values_of};
 use crate::engine::{
-    errors::{self, Result},
+    errors::Result,
     exec::sink::push_sort_keys,
     expr::{Datum, Env},
     plan::window::Windows,
@@ -84,12 +84,12 @@ impl Windowed {
 }
 
 impl Row {
-    fn byte_len(&self) -> usize {
+    pub fn byte_len(&self) -> usize {
         size_of::<Row>() + self.row.len() + self.values.iter().map(|v| size_of_val(v) + v.heap_bytes()).sum::<usize>()
     }
 }
 
-fn push_to(writer: &mut Writer, row: &[u8], row_values: &[Datum<'_>]) {
+pub fn push_to(writer: &mut Writer, row: &[u8], row_values: &[Datum<'_>]) {
     let mut group = Vec::new();
     values::push_group(row, row_values, &mut group);
     writer.push(&[], &group);
@@ -132,30 +132,50 @@ async fn one_window(
     let mut sorted = sorter.merge(env).await?;
     let file = File::create(env).await?;
     let mut filled = Filled { stage, windows, number, file, writer: Writer::default() };
-    let (mut some, mut bytes, mut partition) = (Vec::new(), 0, None::<Vec<u8>>);
+    let most = bytes_max.max(TOGETHER_BYTES_MIN);
+    // The last partition's rows begin at `own`, of so many bytes.
+    let (mut some, mut bytes, mut own) = (Vec::new(), 0, (0, 0));
+    let (mut partition, mut long) = (None::<Vec<u8>>, None::<Long<'_>>);
     while sorted.advance(env).await? {
         let (length, group) = sorted.payload().split_first_chunk::<4>().unwrap_or((&[0; 4], &[]));
-        let own = sorted.key().get(..u32::from_le_bytes(*length) as usize).unwrap_or(&[]);
-        if partition.as_deref() != Some(own) {
+        let of_row = sorted.key().get(..u32::from_le_bytes(*length) as usize).unwrap_or(&[]);
+        if partition.as_deref() != Some(of_row) {
+            if let Some(long) = long.take() {
+                long.give(&filled.file, &mut filled.writer).await?;
+            }
             if bytes > bytes_max / SHARE {
                 filled.give(std::mem::take(&mut some)).await?;
                 bytes = 0;
             }
-            partition = Some(own.to_vec());
+            own = (some.len(), 0);
+            partition = Some(of_row.to_vec());
         }
         let row = row_of(group)?;
-        bytes += row.byte_len();
-        some.push(row);
-        let most = bytes_max.max(TOGETHER_BYTES_MIN);
-        if bytes > most {
-            return Err(errors::out_of_memory_for("a partition of a window", most));
+        if let Some(long) = &mut long {
+            long.push(&row).await?;
+            continue;
         }
+        bytes += row.byte_len();
+        own.1 += row.byte_len();
+        some.push(row);
+        if own.1 > most {
+            let rows = some.split_off(own.0);
+            filled.give(std::mem::take(&mut some)).await?;
+            let long = long.insert(Long::new(stage, windows, number, most).await?);
+            for row in &rows {
+                long.push(row).await?;
+            }
+            bytes = 0;
+        }
+    }
+    if let Some(long) = long {
+        long.give(&filled.file, &mut filled.writer).await?;
     }
     filled.give(some).await?;
     filled.writer.end(&filled.file, env).await
 }
 
-fn row_of(group: &[u8]) -> Result<Row> {
+pub fn row_of(group: &[u8]) -> Result<Row> {
     let (row, values) = values::group(group)?;
     Ok(Row { row: row.to_vec(), values: values.into_iter().map(Datum::into_owned).collect() })
 }
