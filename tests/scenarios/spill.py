@@ -222,6 +222,20 @@ def limited(t):
             nothing_left(first, directory, "the limit")
 
 
+def drawn_statements(t):
+    """Recorded answers to random joins, subqueries, windows and changes, with everything in files that can be there."""
+    from lib import answers, drawn  # changes how pymysql tells errors, so it comes last
+
+    with Cluster(t, name="d") as cluster:
+        host, port = cluster.sql
+        answers.connect(host=host, port=port).query("SET GLOBAL apus_query_memory = 0")
+        for path in sorted(drawn.DRAWN.glob("*.result")):
+            with t.case(f"drawn {path.stem} without memory"):
+                count, wrong = drawn.compare(path, answers.connect(host=host, port=port))
+                t.say(f"{count} statements")
+                check(count > 1000 and not wrong, "\n".join([*wrong[:12], f"{len(wrong)} of {count} in all"]))
+
+
 def main(t):
     with Cluster(t, sql_threads=1) as cluster:
         directory = pathlib.Path(cluster.describe()["dir"]) / "files" / "sql-1" / "spill"
@@ -235,6 +249,7 @@ def main(t):
         beside_others(t, cluster)
     full_disk(t)
     limited(t)
+    drawn_statements(t)
 
 
 if __name__ == "__main__":
