@@ -25,13 +25,14 @@ impl Runs {
         self.runs.is_empty()
     }
 
-    /// Sorts pairs and writes them as the next run, with the payloads that `map` makes of theirs; they are forgotten then.
+    /// Sorts pairs and writes the first `most` of them as the next run, with the payloads that `map` makes of theirs; they are forgotten then.
     ///
     /// # Errors
     /// As [`File::append`].
     pub async fn add_mapped(
         &mut self,
         pairs: &mut Pairs,
+        most: usize,
         mut map: impl FnMut(&[u8], &mut Vec<u8>),
         env: &Env,
     ) -> Result<()> {
@@ -41,7 +42,7 @@ impl Runs {
         pairs.sort_in_turns(env).await?;
         let file = self.file(env).await?;
         let (mut run, mut payload) = (Writer::default(), Vec::new());
-        for at in 0..pairs.len() {
+        for at in 0..pairs.len().min(most) {
             payload.clear();
             map(pairs.payload(at), &mut payload);
             run.push(pairs.key(at), &payload);
@@ -55,12 +56,12 @@ impl Runs {
         Ok(())
     }
 
-    /// As [`Runs::add_mapped`] of payloads as they are.
+    /// As [`Runs::add_mapped`] of all payloads as they are.
     ///
     /// # Errors
     /// As [`File::append`].
     pub async fn add(&mut self, pairs: &mut Pairs, env: &Env) -> Result<()> {
-        self.add_mapped(pairs, |payload, out| out.extend_from_slice(payload), env).await
+        self.add_mapped(pairs, usize::MAX, |payload, out| out.extend_from_slice(payload), env).await
     }
 
     /// Adds a run that is sorted.

@@ -158,10 +158,18 @@ impl Sink<'_> {
         self.over.get_or_insert_default().settle(env).await
     }
 
-    /// With a LIMIT, forgets the rows behind it; breaks if that makes room.
-    async fn keep_first(&mut self) -> Result<ControlFlow<()>> {
+    /// Rows as far as the LIMIT.
+    fn most(&self) -> usize {
         let most = usize::try_from(self.left.saturating_add(self.skip)).unwrap_or(usize::MAX);
-        if self.plan.counts_all || most >= self.buffers.held.len() {
+        if self.plan.counts_all { usize::MAX } else { most }
+    }
+
+    /// Forgets the rows behind the LIMIT where that makes room, and then breaks.
+    async fn keep_first(&mut self) -> Result<ControlFlow<()>> {
+        let rows = self.buffers.held.len();
+        let most = self.most().min(rows);
+        let would_be = (self.held_bytes() / rows.max(1)).saturating_mul(most);
+        if would_be > self.share() || self.over.as_ref().is_some_and(|over| !over.order.is_empty()) {
             return Ok(ControlFlow::Continue(()));
         }
         self.buffers.held.sort_in_turns(self.env).await?;
@@ -177,12 +185,12 @@ impl Sink<'_> {
                 self.values.push(values);
             }
         }
-        let makes_room = self.held_bytes() <= self.share() && self.over.as_ref().is_none_or(|o| o.order.is_empty());
-        Ok(if makes_room { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+        Ok(if self.held_bytes() <= self.share() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
     }
 
     /// What is held to be sorted becomes a run.
     async fn spill_held(&mut self) -> Result<()> {
+        let most = self.most();
         let over = self.over.get_or_insert_default();
         let all = std::mem::take(&mut self.values);
         let held = &mut self.buffers.held;
@@ -190,9 +198,10 @@ impl Sink<'_> {
             let outputs = |payload: &[u8], out: &mut Vec<u8>| {
                 values::push_group(&[], all.get(number_of(payload)).map_or(&[], Vec::as_slice), out);
             };
-            over.order.add_mapped(held, outputs, self.env).await?;
+            over.order.add_mapped(held, most, outputs, self.env).await?;
         } else {
-            over.order.add(held, self.env).await?;
+            let rows = |payload: &[u8], out: &mut Vec<u8>| out.extend_from_slice(payload);
+            over.order.add_mapped(held, most, rows, self.env).await?;
         }
         self.value_bytes = 0;
         Ok(())
