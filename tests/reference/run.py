@@ -3,6 +3,7 @@
 
     run.py NAME...                   against an Apus of its own; all files without names
     run.py --port N NAME...          against an Apus that runs already (`make dev`)
+    run.py --memory BYTES NAME...    with so little memory for the rows of a statement that they go to files; 0: all that can
     run.py --record NAME...          the answers of the reference anew
     run.py --mark NAME...            what differs gets `-- open: ...`, what no longer does loses its mark; look at what it writes
     run.py --docs                    the table in docs/sql.md
@@ -29,12 +30,15 @@ STATEMENTS = 60
 
 
 def apus(scenario, arguments):
-    if arguments.port:
-        return {"host": "127.0.0.1", "port": arguments.port}
-    files = scenario.directory / "files"
-    files.mkdir()
-    host, port = scenario.cleanup.enter_context(Cluster(scenario, secure_file_priv=files)).sql
-    return {"host": host, "port": port}
+    where = {"host": "127.0.0.1", "port": arguments.port}
+    if not arguments.port:
+        files = scenario.directory / "files"
+        files.mkdir()
+        cluster = scenario.cleanup.enter_context(Cluster(scenario, secure_file_priv=files))
+        where = dict(zip(("host", "port"), cluster.sql))
+    if arguments.memory is not None:
+        answers.connect(**where).query(f"SET GLOBAL apus_query_memory = {arguments.memory}")
+    return where
 
 
 def reference(scenario):
@@ -83,6 +87,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("names", nargs="*")
     parser.add_argument("--port", type=int)
+    parser.add_argument("--memory", type=int)
     parser.add_argument("--record", action="store_true")
     parser.add_argument("--mark", action="store_true")
     parser.add_argument("--docs", action="store_true")

@@ -1,6 +1,9 @@
 //! The arbitrator that a SQL node runs beside its server: a node of the cluster that does nothing else.
 
-use std::{path::PathBuf, thread};
+use std::{
+    path::{Path, PathBuf},
+    thread,
+};
 
 use apus_auth::SecretKind;
 use apus_mgmt::{
@@ -21,9 +24,16 @@ pub struct ArbitratorArgs {
     /// File with the cluster's node secret: with it and --data-dir this node arbitrates where no management node does
     #[arg(long, value_name = "FILE")]
     node_secret: Option<PathBuf>,
-    /// Directory for the arbitrator's file: who it is and what it promised
+    /// Directory for the arbitrator's file (who it is and what it promised), and for rows that memory has no room for
     #[arg(long, value_name = "DIR")]
     data_dir: Option<PathBuf>,
+}
+
+impl ArbitratorArgs {
+    /// The directory for the node's own files.
+    pub fn data_dir(&self) -> Option<&Path> {
+        self.data_dir.as_deref()
+    }
 }
 
 /// Starts the arbitrator, which ends with the process. Without what it needs a line of the log says so.

@@ -5,7 +5,10 @@ use std::{net::SocketAddr, path::PathBuf, process::ExitCode, sync::Arc};
 use apus_auth::{Secret, SecretKind};
 use apus_client::{Client, ClientConfig};
 use apus_sql::{
-    engine::{AutoIncrement, Globals, Places, SqlEngine, UserLocks, slow},
+    engine::{
+        AutoIncrement, Globals, Places, SqlEngine, UserLocks, slow,
+        spill::{BYTES_MAX_DEFAULT, Space},
+    },
     server::{Accounts, Server, ServerConfig},
     wire::{SqlError, auth::AuthPlugin},
 };
@@ -19,6 +22,9 @@ use crate::{
     arbitrator::{self, ArbitratorArgs},
     tls::TlsArgs,
 };
+
+/// In the directory of the node's own files.
+const SPILL: &str = "spill";
 
 #[derive(clap::Args)]
 pub struct SqlArgs {
@@ -46,6 +52,12 @@ pub struct SqlArgs {
     /// File of the slow query log, until SET GLOBAL slow_query_log_file names another one beside it
     #[arg(long, value_name = "FILE", default_value = slow::FILE_DEFAULT)]
     slow_query_log_file: PathBuf,
+    /// Directory for rows of statements that memory has no room for [default: `spill` in --data-dir, without it the system's directory for temporary files]
+    #[arg(long, value_name = "DIR")]
+    spill_dir: Option<PathBuf>,
+    /// Most bytes that all statements together keep there; 0: none, a statement ends when its memory is full
+    #[arg(long, default_value_t = BYTES_MAX_DEFAULT, value_name = "BYTES")]
+    spill_limit: u64,
     /// Seconds to wait for the cluster at the start
     #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     start_seconds: u64,
@@ -68,7 +80,8 @@ pub fn run(args: SqlArgs) -> Result<ExitCode, String> {
     let globals = Globals::with_tls(tls.is_some(), tls.as_ref().is_some_and(|tls| tls.required))
         .with_local_infile(args.local_infile)
         .with_files_in(Places::parse(&args.secure_file_priv)?)
-        .with_slow_log_file(&args.slow_query_log_file);
+        .with_slow_log_file(&args.slow_query_log_file)
+        .with_spill(spill(&args)?);
     let (auto_increment, globals) = (Arc::new(AutoIncrement::default()), Arc::new(globals));
     let user_locks = Arc::new(UserLocks::default());
     let (mgmt, connect_timeout_ms) = (args.mgmt.clone(), args.start_seconds * 1000);
@@ -95,6 +108,17 @@ pub fn run(args: SqlArgs) -> Result<ExitCode, String> {
     let _ = signals.forever().next();
     server.stop();
     Ok(ExitCode::SUCCESS)
+}
+
+/// Where statements keep rows that memory has no room for.
+fn spill(args: &SqlArgs) -> Result<Space, String> {
+    let own = args.spill_dir.clone().or_else(|| args.arbitrator.data_dir().map(|dir| dir.join(SPILL)));
+    let directory = own.unwrap_or_else(std::env::temp_dir);
+    let space = Space::new(directory.clone(), args.spill_limit);
+    if space.is_open() {
+        space.prepare().map_err(|e| format!("cannot keep rows in {}: {e}", directory.display()))?;
+    }
+    Ok(space)
 }
 
 /// Who may log in. Beyond loopback everybody has to prove who he is, and so have we to the cluster.

@@ -88,6 +88,12 @@ pub struct DevArgs {
     /// A worker of a data node writes a checkpoint when its log has grown by so many MiB (default: as `apus data`)
     #[arg(long, value_name = "MIB")]
     checkpoint_log: Option<u64>,
+    /// Directory for rows of statements that memory has no room for (default: as `apus sql`)
+    #[arg(long, value_name = "DIR")]
+    spill_dir: Option<PathBuf>,
+    /// Most bytes that all statements of a SQL node together keep there (default: as `apus sql`)
+    #[arg(long, value_name = "BYTES")]
+    spill_limit: Option<u64>,
     /// Data nodes read all their files again so many hours after they were last (default: as `apus data`)
     #[arg(long, value_name = "HOURS")]
     scrub_hours: Option<f64>,
@@ -468,17 +474,20 @@ impl Cluster {
         ];
         let patience = if args.dir.is_some() { RESTART_TIMEOUT } else { START_TIMEOUT };
         let deadline = Instant::now() + patience;
+        let mut sql_args = vec![
+            format!("--threads={sql_threads}"),
+            format!("--start-seconds={}", patience.as_secs()),
+            format!("--secure-file-priv={}", args.secure_file_priv),
+        ];
+        sql_args.extend(args.spill_dir.as_ref().map(|dir| format!("--spill-dir={}", dir.display())));
+        sql_args.extend(args.spill_limit.map(|bytes| format!("--spill-limit={bytes}")));
         let mut nodes = Nodes {
             spawner,
             mgmt: Vec::new(),
             data: Vec::new(),
             sql: Vec::new(),
             mgmt_args,
-            sql_args: vec![
-                format!("--threads={sql_threads}"),
-                format!("--start-seconds={}", patience.as_secs()),
-                format!("--secure-file-priv={}", args.secure_file_priv),
-            ],
+            sql_args,
             workers,
             memory: args.memory,
             transaction_memory: args.transaction_memory,

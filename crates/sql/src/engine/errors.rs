@@ -3,10 +3,12 @@
 mod files;
 mod foreign_key;
 mod json;
+mod spill;
 
 pub use files::*;
 pub use foreign_key::*;
 pub use json::*;
+pub use spill::*;
 
 use apus_client::ClientError;
 use apus_types::ErrorCode;
@@ -299,9 +301,10 @@ pub fn cursor_with_into() -> SqlError {
     error(1323, b"42000", "Cursor SELECT must not have INTO".into())
 }
 /// Rows between the steps of one statement, over its limit.
-pub fn out_of_query_memory() -> SqlError {
-    let text = "Memory capacity of 268435456 bytes for 'rows of a statement' exceeded. Join or collect fewer rows";
-    error(3170, b"HY000", text.into())
+pub fn out_of_query_memory(bytes_max: usize) -> SqlError {
+    let text =
+        format!("Memory capacity of {bytes_max} bytes for 'rows of a statement' exceeded. Join or collect fewer rows");
+    error(3170, b"HY000", text)
 }
 pub fn ambiguous_column(column: &str, clause: &str) -> SqlError {
     error(1052, b"23000", format!("Column '{column}' in {clause} is ambiguous"))

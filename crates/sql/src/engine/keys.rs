@@ -128,6 +128,20 @@ impl Pairs {
         self.bytes.extend_from_slice(payload);
         self.spans.push(Pair { start, middle, end: self.bytes.len() });
     }
+    /// Adds a pair with a payload in parts.
+    pub fn push_parts(&mut self, key: &[u8], payload: &[&[u8]]) {
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(key);
+        let middle = self.bytes.len();
+        payload.iter().for_each(|part| self.bytes.extend_from_slice(part));
+        self.spans.push(Pair { start, middle, end: self.bytes.len() });
+    }
+    /// Only the first pairs stay, in the memory that they need.
+    pub fn keep_first(&mut self, count: usize) {
+        let mut kept = Pairs::default();
+        (0..count.min(self.len())).for_each(|at| kept.push_plain(self.key(at), self.payload(at)));
+        *self = kept;
+    }
     /// Adds a pair whose key `write` appends.
     pub fn push<E>(&mut self, write: impl FnOnce(&mut Vec<u8>) -> Result<(), E>, payload: &[u8]) -> Result<(), E> {
         let start = self.bytes.len();

@@ -75,6 +75,7 @@ pub mod session;
 pub mod show;
 mod show_filter;
 mod show_heading;
+pub mod spill;
 pub mod sql_mode;
 pub mod statements;
 pub mod statistics;

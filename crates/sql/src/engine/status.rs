@@ -232,8 +232,11 @@ impl Status {
         let use_of = registry.use_of_connections();
         let own = session.env.connection_id;
         let traffic = if global { registry.traffic() } else { registry.traffic_of(own) };
+        let space = session.env.spill_space();
         list.extend([
             ("Apus_slow_log_dropped", dropped.to_string()),
+            ("Apus_spill_bytes", space.used().to_string()),
+            ("Created_tmp_files", space.files_made().to_string()),
             ("Aborted_clients", use_of.aborted.to_string()),
             ("Aborted_connects", use_of.aborted_logins.to_string()),
             ("Bytes_received", traffic.received.to_string()),

@@ -172,7 +172,7 @@ impl Calls {
         let of_value = |answer: &Answer| answer.value.heap_bytes() + answer.warnings.len() * size_of::<Warning>();
         self.bytes += key.len() + size_of::<Known>() + size_of::<Answer>() + answer.as_ref().map_or(0, of_value);
         if self.bytes > ANSWERS_BYTES_MAX {
-            return Err(errors::out_of_query_memory());
+            return Err(errors::out_of_query_memory(ANSWERS_BYTES_MAX));
         }
         self.in_turn += usize::from(!is_reading);
         if self.in_turn > CALLS_IN_TURN_MAX {

@@ -223,7 +223,11 @@ fn run_worker<E: Engine>(
     ready: std::sync::mpsc::SyncSender<io::Result<()>>,
     make_engine: impl AsyncFnOnce() -> Result<E, SqlError>,
 ) {
-    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+    let runtime = match tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .max_blocking_threads(limits::BLOCKING_THREADS_MAX)
+        .build()
+    {
         Ok(runtime) => runtime,
         Err(error) => {
             let _ = ready.send(Err(error));

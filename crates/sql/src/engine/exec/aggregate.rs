@@ -76,6 +76,17 @@ impl Accumulator {
                 return Ok(memory);
             }
         }
+        Ok(memory + self.add_new(a, value, cx)?)
+    }
+
+    /// Whether there was such a value, by its key; of an aggregate of distinct ones.
+    pub fn has_seen(&self, key: &[u8]) -> bool {
+        self.rest.as_ref().is_some_and(|rest| rest.seen.contains(key))
+    }
+
+    /// As [`Accumulator::add_value`] of a value that is not NULL, and new where only distinct ones count.
+    pub fn add_new(&mut self, a: &Aggregate, value: &Datum<'_>, cx: &Context<'_>) -> Result<usize> {
+        let mut memory = 0;
         self.count += 1;
         match a.function {
             AggregateKind::Count | AggregateKind::CountRows => {}
@@ -255,6 +266,17 @@ fn plain_sum(sum: i128, scale: u8, value: &Datum<'_>) -> Option<i128> {
         Datum::Decimal { unscaled, scale: of_value } if *of_value == scale => sum.checked_add(*unscaled),
         Datum::Int(n) if scale == 0 => sum.checked_add(i128::from(*n)),
         _ => None,
+    }
+}
+
+/// Whether the values of an aggregate, of which this is one, may come in any order.
+pub fn is_order_free(a: &Aggregate, value: &Datum<'_>) -> bool {
+    match a.function {
+        AggregateKind::Count | AggregateKind::CountRows | AggregateKind::Min | AggregateKind::Max => true,
+        AggregateKind::Sum | AggregateKind::Avg => {
+            matches!(value, Datum::Int(_) | Datum::UInt(_) | Datum::Decimal { .. })
+        }
+        _ => false,
     }
 }
 

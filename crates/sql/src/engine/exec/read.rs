@@ -160,6 +160,7 @@ async fn select_own(
         if keep && (sink.wanted() == 0 || !sink.row(row, out)?) {
             break;
         }
+        sink.settle().await?;
         out.flush_if_full().await?;
     }
     sink.finish(out).await?;
@@ -232,6 +233,7 @@ pub async fn table_rows<T: Target>(
         if is_over {
             break;
         }
+        sink.settle().await?;
         out.flush_if_full().await?;
     }
     Ok(true)
@@ -317,6 +319,7 @@ pub async fn virtual_rows<T: Target>(
         if keep && (sink.wanted() == 0 || !sink.row(&row, out)?) {
             break;
         }
+        sink.settle().await?;
         out.flush_if_full().await?;
     }
     Ok(())
@@ -362,6 +365,7 @@ pub async fn select_locked<T: Target>(
         if sink.wanted() == 0 || !sink.row(s.locked.payload(i), out)? {
             break;
         }
+        sink.settle().await?;
         out.flush_if_full().await?;
     }
     s.locked.clear();

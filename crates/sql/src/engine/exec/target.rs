@@ -8,9 +8,9 @@ use crate::{
     engine::{
         cells, convert,
         errors::{self, Result},
-        expr::{Context, Datum, Expr, Kind, datum::Number, decimal, json, moments, zone::Zone},
-        keys::Strings,
+        expr::{Context, Datum, Env, Expr, Kind, datum::Number, decimal, json, moments, zone::Zone},
         plan::select::Output as Column,
+        spill::Gathered,
     },
     server::Output,
 };
@@ -57,25 +57,28 @@ impl Target for Output<'_> {
     }
 }
 
-/// Rows kept in memory, in the form of stored ones.
+/// Rows kept in the form of stored ones.
 pub struct Kept<'k> {
     pub types: &'k [ColumnType],
     pub layout: &'k RowLayout,
-    pub rows: Strings,
-    /// Error 3170 beyond so many bytes.
+    pub rows: Gathered,
+    /// Beyond so many bytes they go to a file where they may, and error 3170 where they may not.
     pub bytes_max: usize,
+    pub file: Option<&'k Env>,
 }
 
 impl Kept<'_> {
     fn check(&self) -> Result<()> {
-        if self.rows.byte_len() > self.bytes_max { Err(errors::out_of_query_memory()) } else { Ok(()) }
+        let is_over = self.file.is_none() && self.rows.rows.byte_len() > self.bytes_max;
+        if is_over { Err(errors::out_of_query_memory(self.bytes_max)) } else { Ok(()) }
     }
     fn push(&mut self, values: &[Value<'_>]) -> Result<()> {
-        if let Err(e) = self.layout.encode(values, self.rows.writer()) {
-            self.rows.abandon();
+        let rows = &mut self.rows.rows;
+        if let Err(e) = self.layout.encode(values, rows.writer()) {
+            rows.abandon();
             return Err(errors::from_code(e, ""));
         }
-        self.rows.end();
+        rows.end();
         self.check()
     }
 }
@@ -115,7 +118,10 @@ impl Target for Kept<'_> {
         self.push(&values)
     }
     async fn flush_if_full(&mut self) -> Result<()> {
-        Ok(())
+        match self.file {
+            Some(env) if self.rows.is_full(self.bytes_max) => Box::pin(self.rows.settle(self.bytes_max, env)).await,
+            _ => Ok(()),
+        }
     }
 }
 

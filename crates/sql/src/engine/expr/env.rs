@@ -16,6 +16,7 @@ use crate::{
         files::Begun,
         routine::code::Names,
         session::{WARNINGS_MAX, cut},
+        spill::Space,
         stored,
         user_lock::calls::Calls,
         variables::Variables,
@@ -153,6 +154,10 @@ impl Env {
     }
     pub fn is_counting(&self) -> bool {
         self.counts.borrow().is_some()
+    }
+    /// Where the statement keeps rows that memory has no room for.
+    pub fn spill_space(&self) -> Arc<Space> {
+        self.variables.spill_space().clone()
     }
     /// A part of the plan was run so often more, and gave so many rows more.
     pub fn count(&self, part: probe::Part, loops: u64, rows: u64) {

@@ -1,7 +1,7 @@
 //! The system variables that there are: MySQL's names, types, ranges and defaults, and who may set them.
 //!
 //! Those under "MySQL's server" say how much memory MySQL takes for a step of a statement, or which plans it looks at. They are kept and shown, as tools and dumps set them, and
-//! change nothing here: memory and plans go by other rules. A variable that would change an answer is here only where it does.
+//! change nothing here: memory goes by `apus_query_memory`, plans by other rules. A variable that would change an answer is here only where it does.
 
 use super::{CLASSES, SQL_MODE};
 use crate::engine::{
@@ -93,11 +93,14 @@ const MOST: u64 = u64::MAX;
 const U32: u64 = u32::MAX as u64;
 const I32: u64 = i32::MAX as u64;
 const YEAR: u64 = 31_536_000;
+/// More than a machine has.
+const QUERY_MEMORY_MAX: u64 = 1 << 40;
 const MOST_TEXT: &str = "18446744073709551615";
 const ISOLATION: &str = "READ-COMMITTED";
 
 static DEFINITIONS: &[Definition] = &[
     word("apus_durability", &CLASSES),
+    n("apus_query_memory", "268435456", 0, QUERY_MEMORY_MAX),
     n("auto_increment_increment", "1", 1, 65_535),
     n("auto_increment_offset", "1", 1, 65_535),
     switch("autocommit", "1"),

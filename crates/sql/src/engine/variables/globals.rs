@@ -14,6 +14,7 @@ use crate::engine::{
     errors::{self, Result},
     expr::Datum,
     files::Places,
+    spill::Space,
     statements::{
         digests::{Digests, SIZE_DEFAULT},
         slow::{Outputs, SlowLog},
@@ -50,6 +51,7 @@ pub struct Globals {
     pub(in crate::engine) status: Status,
     pub(in crate::engine) slow: SlowLog,
     pub(in crate::engine) digests: Arc<Digests>,
+    pub(super) spill: Arc<Space>,
 }
 
 impl Globals {
@@ -91,6 +93,12 @@ impl Globals {
         if let Some(file) = of(SLOW_FILE) {
             self.slow.set_file(Path::new(file));
         }
+    }
+
+    /// With this place for rows that memory has no room for.
+    #[must_use]
+    pub fn with_spill(self, space: Space) -> Globals {
+        Globals { spill: Arc::new(space), ..self }
     }
 
     fn values(&self) -> MutexGuard<'_, BTreeMap<&'static str, String>> {

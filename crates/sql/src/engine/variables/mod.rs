@@ -25,6 +25,7 @@ use super::{
     },
     files::Places,
     session::WARNINGS_MAX,
+    spill::Space,
     sql_mode::SqlMode,
 };
 use crate::wire::{
@@ -38,6 +39,9 @@ const SQL_MODE: &str = "ONLY_FULL_GROUP_BY,STRICT_TRANS_TABLES,NO_ZERO_IN_DATE,N
 
 /// `sql_select_limit` and `max_join_size` of a session that has not set them.
 pub const NO_LIMIT: u64 = u64::MAX;
+
+/// Bytes of rows that a statement keeps in memory, unless `apus_query_memory` says otherwise.
+const QUERY_MEMORY: usize = 256 << 20;
 
 /// Error 1193 for a name that is no variable (lower case).
 pub fn check_name(name: &str) -> Result<()> {
@@ -135,6 +139,8 @@ pub struct Variables {
     pub max_error_count: usize,
     /// `apus_durability` is `disk`: commits are answered when they are on the disks of all replicas.
     pub on_disk: bool,
+    /// Bytes of rows that a statement keeps in memory; beyond, they go to a file.
+    pub query_memory: usize,
     pub(super) globals: Arc<Globals>,
 }
 
@@ -178,6 +184,7 @@ impl Default for Variables {
             long_query: Duration::from_secs(10),
             max_error_count: WARNINGS_MAX,
             on_disk: false,
+            query_memory: QUERY_MEMORY,
             globals: Arc::default(),
         }
     }
@@ -234,6 +241,10 @@ impl Variables {
     /// What SQL nodes have in common for all sessions.
     pub(super) fn of_node(&self) -> &Globals {
         &self.globals
+    }
+    /// Where statements keep rows that memory has no room for.
+    pub fn spill_space(&self) -> &Arc<Space> {
+        &self.globals.spill
     }
 
     /// Whether LOAD DATA LOCAL is there.
@@ -424,6 +435,7 @@ impl Variables {
             "autocommit" => self.autocommit = on,
             "max_error_count" => self.max_error_count = usize::try_from(number).unwrap_or(WARNINGS_MAX),
             "apus_durability" => self.on_disk = text == CLASSES[1],
+            "apus_query_memory" => self.query_memory = usize::try_from(number).unwrap_or(usize::MAX),
             "explain_json_format_version" if number == 1 => return Err(errors::old_json_format()),
             "foreign_key_checks" => self.foreign_key_checks = on,
             "session_track_schema" => self.track_schema = on,

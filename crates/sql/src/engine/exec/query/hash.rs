@@ -1,19 +1,22 @@
-//! All rows of a leaf in memory, found by the values that they are joined by; without such values all are candidates.
+//! All rows of a leaf in memory, found by the values that they are joined by; without such values all are candidates. Where there is no room for them they are in files ([`super::parted`]).
 
 use std::rc::Rc;
 
 use super::{
-    derived,
+    Run, derived,
+    gather::{Gather, Side},
+    parted::Spilled,
     pipeline::{Consumer, Pipeline, context, is_virtual, passes},
 };
 use crate::engine::{
     cells, errors,
     exec::read::{self, Source},
-    expr::{Context, Expr, fold},
+    expr::{Context, Env, Expr, fold},
     information_schema,
     keys::{StringSet, Strings},
     plan::query::{HashKey, JoinStep, Leaf},
     session::{Done, Scratch},
+    spill::{Kept, Reader},
 };
 use apus_types::RowLayout;
 
@@ -36,28 +39,72 @@ pub struct Built {
     has_keys: bool,
 }
 
+/// Where the rows of a leaf are.
+pub enum Leafed {
+    Memory(Built),
+    /// And how many there are.
+    Spilled(Spilled, u64),
+}
+
+impl Leafed {
+    async fn spilled(side: Side, env: &Env) -> Done<Leafed> {
+        match Spilled::of(side, env).await? {
+            Some((spilled, count)) => Ok(Leafed::Spilled(spilled, count)),
+            None => Err(errors::internal("rows in memory and in files").into()),
+        }
+    }
+}
+
 /// For each row of a batch the first row of its chain.
 pub struct Probed(Vec<u32>);
 
 impl Built {
-    /// Reads the leaf.
-    pub async fn of<C: Consumer>(pipeline: &Pipeline<'_, '_, C>, leaf: &JoinStep) -> Done<Built> {
-        let run = pipeline.run;
-        let (rows, is_shared) = match &leaf.leaf {
-            Leaf::Table { .. } if is_virtual(leaf) => (Rc::new(of_virtual(pipeline, leaf).await?), false),
-            Leaf::Table { .. } => (Rc::new(of_table(pipeline, leaf).await?), false),
+    /// Reads the leaf: into memory, or into files.
+    pub async fn of<C: Consumer>(pipeline: &Pipeline<'_, '_, C>, leaf: &JoinStep) -> Done<Leafed> {
+        let (run, env) = (pipeline.run, pipeline.run.env);
+        let (side, is_shared) = match &leaf.leaf {
+            Leaf::Table { .. } if is_virtual(leaf) => (Side::Memory(Rc::new(of_virtual(pipeline, leaf).await?)), false),
+            Leaf::Table { .. } => (of_table(pipeline, leaf).await?, false),
             Leaf::Derived(derived) => {
                 let empty = RowLayout::new([]);
                 let cx = context(run, pipeline.given, &empty, &[]);
-                (derived::rows(run, derived, &cx).await?, !derived.is_correlated)
+                let side = match derived::rows(run, derived, &cx).await? {
+                    Kept::Memory(rows) => Side::Memory(rows),
+                    rows => of_file(pipeline, leaf, rows).await?,
+                };
+                (side, !derived.is_correlated)
             }
             Leaf::Nested(join) => {
-                let mut inner =
-                    Pipeline::new(run, join, pipeline.given, Gathered { rows: Strings::default(), most: run.left() });
+                let gather = Gather::new(run, pipeline.given, leaf);
+                let mut inner = Pipeline::new(run, join, pipeline.given, gather);
                 Box::pin(inner.start()).await?;
-                (Rc::new(inner.into_consumer().rows), false)
+                (inner.into_consumer().end().await?, false)
             }
         };
+        let rows = match side {
+            Side::Memory(rows) => rows,
+            side => return Leafed::spilled(side, env).await,
+        };
+        let built = Built::of_rows(pipeline, leaf, rows, is_shared).await?;
+        if built.bytes <= run.left() || !env.spill_space().is_open() {
+            run.keep(built.bytes)?;
+            return Ok(Leafed::Memory(built));
+        }
+        let rows = built.rows.clone();
+        drop(built);
+        let mut gather = Gather::new(run, pipeline.given, leaf);
+        gather.spill().await?;
+        gather.put_all(rows.iter()).await?;
+        Leafed::spilled(gather.end().await?, env).await
+    }
+
+    async fn of_rows<C: Consumer>(
+        pipeline: &Pipeline<'_, '_, C>,
+        leaf: &JoinStep,
+        rows: Rc<Strings>,
+        is_shared: bool,
+    ) -> Done<Built> {
+        let run = pipeline.run;
         let mut built = Built {
             keys: StringSet::default(),
             heads: Vec::new(),
@@ -92,8 +139,42 @@ impl Built {
         }
         built.some = own.is_some().then_some(some);
         built.bytes += built.keys.byte_len() + 4 * (built.heads.len() + built.next.len());
-        run.keep(built.bytes)?;
         Ok(built)
+    }
+
+    /// As many rows of a stream as this memory holds, one at least, and whether there are more.
+    pub async fn of_stream(run: &Run<'_>, rows: &mut Reader, bytes_max: usize) -> Done<(Built, bool)> {
+        let (mut keys, mut all, mut heads, mut next) =
+            (StringSet::default(), Strings::default(), Vec::new(), Vec::new());
+        let mut has_more = false;
+        while rows.advance(run.env).await? {
+            if !all.is_empty() && keys.byte_len() + all.byte_len() + 4 * (heads.len() + next.len()) > bytes_max {
+                rows.step_back();
+                has_more = true;
+                break;
+            }
+            run.env.breathe(1).await?;
+            let (number, is_new) = keys.insert(rows.key());
+            if is_new {
+                heads.push(NONE);
+            }
+            next.push(std::mem::replace(&mut heads[number], all.len() as u32));
+            all.push(rows.payload());
+        }
+        let built = Built { rows: Rc::new(all), keys, heads, next, some: None, bytes: 0, has_keys: true };
+        Ok((built, has_more))
+    }
+
+    /// Candidates for a row with this key.
+    pub fn of_key<'b>(&'b self, key: &[u8], out: &mut Vec<&'b [u8]>) {
+        self.chain_of(self.keys.number(key).map_or(NONE, |number| self.heads[number]), out);
+    }
+
+    fn chain_of<'b>(&'b self, mut at: u32, out: &mut Vec<&'b [u8]>) {
+        while at != NONE {
+            out.extend(self.rows.get(at as usize));
+            at = self.next[at as usize];
+        }
     }
 
     /// Rows that satisfy the leaf's own condition.
@@ -145,16 +226,12 @@ impl Probed {
             }
             return;
         }
-        let mut at = self.0.get(row).copied().unwrap_or(NONE);
-        while at != NONE {
-            out.extend(built.rows.get(at as usize));
-            at = built.next[at as usize];
-        }
+        built.chain_of(self.0.get(row).copied().unwrap_or(NONE), out);
     }
 }
 
 /// Makes the key of a row; false where a part is NULL, which equals nothing.
-fn push_key<'k>(
+pub fn push_key<'k>(
     keys: &'k [HashKey],
     side: impl Fn(&'k HashKey) -> &'k Expr,
     cx: &Context<'_>,
@@ -173,7 +250,7 @@ fn push_key<'k>(
 }
 
 /// All rows of a table that satisfy its own conditions.
-async fn of_table<C: Consumer>(pipeline: &Pipeline<'_, '_, C>, leaf: &JoinStep) -> Done<Strings> {
+async fn of_table<C: Consumer>(pipeline: &Pipeline<'_, '_, C>, leaf: &JoinStep) -> Done<Side> {
     let run = pipeline.run;
     let (Leaf::Table { table, columns }, Some(access)) = (&leaf.leaf, &leaf.scan) else {
         return Err(errors::internal("a leaf that is no table").into());
@@ -182,11 +259,11 @@ async fn of_table<C: Consumer>(pipeline: &Pipeline<'_, '_, C>, leaf: &JoinStep) 
         run.and_moment(None); // how it is read says of no moment
     }
     let mut s = Scratch::default();
-    let mut rows = Strings::default();
+    let mut rows = Gather::new(run, pipeline.given, leaf);
     access.path.bind(&table.schema, &context(run, pipeline.given, &leaf.row, &[]), &mut s.bound)?;
     access.pushed.bind(&table.schema, &context(run, pipeline.given, &leaf.row, &[]), &mut s.bound)?;
     if s.bound.empty {
-        return Ok(rows);
+        return Ok(rows.end().await?);
     }
     let filter = fold::for_rows(access.unanswered(&s.bound), usize::MAX, &context(run, pipeline.given, &leaf.row, &[]));
     let seen = run.seen(&table.schema);
@@ -196,14 +273,24 @@ async fn of_table<C: Consumer>(pipeline: &Pipeline<'_, '_, C>, leaf: &JoinStep) 
         run.env.may_go_on()?;
         for row in s.rows.iter().flatten() {
             if passes(filter.as_deref(), &context(run, pipeline.given, &leaf.row, row))? {
-                rows.push(row);
+                rows.push(row)?;
             }
         }
-        if rows.byte_len() > run.left() {
-            return Err(errors::out_of_query_memory().into());
-        }
+        rows.settle().await?;
     }
-    Ok(rows)
+    Ok(rows.end().await?)
+}
+
+/// Rows that are in a file already.
+async fn of_file<C: Consumer>(pipeline: &Pipeline<'_, '_, C>, leaf: &JoinStep, rows: Kept) -> Done<Side> {
+    let mut gather = Gather::new(pipeline.run, pipeline.given, leaf);
+    gather.spill().await?;
+    let mut reader = rows.reader();
+    while reader.advance(pipeline.run.env).await? {
+        gather.push(reader.row())?;
+        gather.settle().await?;
+    }
+    Ok(gather.end().await?)
 }
 
 async fn of_virtual<C: Consumer>(pipeline: &Pipeline<'_, '_, C>, leaf: &JoinStep) -> Done<Strings> {
@@ -222,16 +309,4 @@ async fn of_virtual<C: Consumer>(pipeline: &Pipeline<'_, '_, C>, leaf: &JoinStep
         }
     }
     Ok(rows)
-}
-
-struct Gathered {
-    rows: Strings,
-    most: usize,
-}
-
-impl Consumer for Gathered {
-    async fn take(&mut self, rows: &Strings) -> Done<bool> {
-        rows.iter().for_each(|row| self.rows.push(row));
-        if self.rows.byte_len() > self.most { Err(errors::out_of_query_memory().into()) } else { Ok(true) }
-    }
 }

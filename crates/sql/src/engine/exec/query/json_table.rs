@@ -81,7 +81,7 @@ impl<'t> Documents<'t> {
             return Err(errors::from_code(e, ""));
         }
         self.rows.end();
-        if self.rows.byte_len() > self.bytes_max { Err(errors::out_of_query_memory()) } else { Ok(()) }
+        if self.rows.byte_len() > self.bytes_max { Err(errors::out_of_query_memory(self.bytes_max)) } else { Ok(()) }
     }
 }
 

@@ -218,9 +218,7 @@ async fn scans(
                 run.and_moment(moment.filter(|_| lists.len() == 1));
             }
             bytes += lists.iter().flat_map(Rows::iter).flatten().map(<[u8]>::len).sum::<usize>();
-            if bytes > run.left() {
-                return Err(errors::out_of_query_memory().into());
-            }
+            run.has_room_for(bytes)?;
             all.push(if lists.len() == 1 { lists.remove(0) } else { merged(&lists)? });
         }
     }

@@ -8,13 +8,15 @@
 //! **What it sees.** A statement that is bounded by keys is tried at once; if its answers are not of one moment, or more than [`TRIED_BYTES_MAX`], it is run again at a snapshot, as every
 //! other is from the start. Nothing is sent before that is settled.
 //!
-//! **Memory.** All that a statement keeps between steps (hash tables, derived tables, what subqueries said) is at most [`QUERY_BYTES_MAX`], error 3170. KILL and
-//! max_execution_time are looked at for each batch.
+//! **Memory.** What a statement keeps between steps and can be in a file (hash tables, derived tables) is in memory as long as all of it is at most `apus_query_memory`; then it goes to
+//! files ([`gather`], [`parted`]). What cannot (answers of subqueries, rows of a batch of ranges) may be as much again, and is refused beyond (3170). KILL and max_execution_time are looked at for each batch.
 
 mod derived;
+mod gather;
 mod hash;
 mod json_table;
 mod lookup;
+mod parted;
 mod pipeline;
 mod subquery;
 
@@ -23,7 +25,6 @@ use std::{
     collections::BTreeMap,
     future::Future,
     pin::Pin,
-    rc::Rc,
 };
 
 use apus_client::{ANY_MOMENT, Moment, Snapshot};
@@ -48,13 +49,15 @@ use crate::{
             query::{Body, Given, Leaf, StepKind},
         },
         session::{Done, Scratch, Session},
+        spill::{Kept, TOGETHER_BYTES_MIN},
     },
     server::Output,
 };
 use pipeline::{Consumer, Pipeline};
 
-/// Memory for what one statement keeps between its steps, in bytes.
-pub const QUERY_BYTES_MAX: usize = 256 << 20;
+/// Part of the memory that is left for what is sorted for files, and part of all memory where too little is left.
+const SHARE: usize = 4;
+const LEAST_SHARE: usize = 16;
 /// Joined rows of a statement that is tried without a snapshot, in bytes.
 const TRIED_BYTES_MAX: usize = 256 << 10;
 
@@ -73,9 +76,9 @@ pub struct Run<'r> {
     moment: Cell<Moment>,
     bytes: Cell<usize>,
     /// Rows of derived tables that are the same all through the statement, by their plans.
-    derived: RefCell<BTreeMap<usize, Rc<Strings>>>,
+    derived: RefCell<BTreeMap<usize, Kept>>,
     /// Of recursions under way: their table, and the rows of the last round.
-    last_rows: RefCell<Vec<(usize, Rc<Strings>)>>,
+    last_rows: RefCell<Vec<(usize, Kept)>>,
 }
 
 impl<'r> Run<'r> {
@@ -97,19 +100,40 @@ impl<'r> Run<'r> {
     fn and_moment(&self, moment: Option<Moment>) {
         self.moment.set(moment.map_or(Moment::NONE, |m| self.moment.get().and(m)));
     }
-    /// More memory is kept.
+    /// More memory is kept, of what cannot be in a file.
     ///
     /// # Errors
     /// 3170.
     fn keep(&self, bytes: usize) -> errors::Result<()> {
         self.bytes.set(self.bytes.get() + bytes);
-        if self.bytes.get() > QUERY_BYTES_MAX { Err(errors::out_of_query_memory()) } else { Ok(()) }
+        self.has_room_for(0)
+    }
+    /// Whether so much more could be kept.
+    ///
+    /// # Errors
+    /// 3170.
+    fn has_room_for(&self, bytes: usize) -> errors::Result<()> {
+        if bytes > self.room() { Err(errors::out_of_query_memory(self.bytes_max())) } else { Ok(()) }
     }
     fn release(&self, bytes: usize) {
         self.bytes.set(self.bytes.get().saturating_sub(bytes));
     }
+    /// Memory before rows that can be in a file are written to one.
     fn left(&self) -> usize {
-        QUERY_BYTES_MAX.saturating_sub(self.bytes.get())
+        self.env.variables.query_memory.saturating_sub(self.bytes.get())
+    }
+    /// Memory for what is sorted or joined for files: a part of what is left, and where nothing is, little.
+    fn share(&self) -> usize {
+        (self.left() / SHARE).max(self.env.variables.query_memory / LEAST_SHARE)
+    }
+    /// Memory for what cannot be in a file.
+    fn room(&self) -> usize {
+        self.bytes_max().saturating_sub(self.bytes.get())
+    }
+    /// What cannot be in a file may be as much again as what can.
+    fn bytes_max(&self) -> usize {
+        let most = self.env.variables.query_memory;
+        most.saturating_add(most.max(TOGETHER_BYTES_MIN))
     }
 }
 
@@ -327,6 +351,7 @@ impl<T: Target> Consumer for ToSink<'_, '_, T> {
                 return Ok(false);
             }
         }
+        self.sink.settle().await?;
         self.out.flush_if_full().await?;
         Ok(true)
     }

@@ -8,7 +8,13 @@ use std::future::Future;
 use apus_client::Rows;
 use apus_types::RowLayout;
 
-use super::{Boxed, Run, derived, hash::Built, lookup, subquery::Memo};
+use super::{
+    Boxed, Run, derived,
+    hash::{Built, Leafed},
+    lookup,
+    parted::Spilled,
+    subquery::Memo,
+};
 use crate::engine::{
     errors,
     exec::{
@@ -42,6 +48,8 @@ pub trait Consumer {
 pub struct State {
     /// Rows of the leaf, by key or all.
     pub built: Option<Built>,
+    /// Of which memory has no room for all.
+    pub spilled: Option<Spilled>,
     /// Ranges that were looked up, or a key that had no form: from then on the leaf is read as a whole.
     pub ranges: usize,
     pub is_whole: bool,
@@ -56,7 +64,7 @@ pub struct Pipeline<'q, 'r, C> {
     pub join: &'q Join,
     pub given: &'q [Datum<'q>],
     empty: RowLayout,
-    states: Vec<State>,
+    pub(super) states: Vec<State>,
     consumer: C,
     /// Pairs of rows that were compared.
     pairs: u64,
@@ -68,10 +76,7 @@ impl<'q, 'r, C: Consumer> Pipeline<'q, 'r, C> {
         Pipeline { run, join, given, empty: RowLayout::new([]), states, consumer, pairs: 0 }
     }
 
-    pub fn into_consumer(mut self) -> C {
-        for state in &mut self.states {
-            self.run.release(state.built.take().map_or(0, |b| b.bytes()) + state.memo.bytes());
-        }
+    pub fn into_consumer(self) -> C {
         self.consumer
     }
 
@@ -83,7 +88,15 @@ impl<'q, 'r, C: Consumer> Pipeline<'q, 'r, C> {
         }
         let mut one = Strings::default();
         one.push(&[]);
-        self.feed(0, one).await?;
+        let mut goes_on = self.feed(0, one).await?;
+        // What waits behind an earlier step has come when that one is done.
+        for at in 0..self.states.len() {
+            let state = &mut self.states[at];
+            self.run.release(state.built.take().map_or(0, |b| b.bytes()) + std::mem::take(&mut state.memo).bytes());
+            if goes_on && state.spilled.is_some() {
+                goes_on = self.finish_spilled(at).await?;
+            }
+        }
         Ok(())
     }
 
@@ -92,12 +105,12 @@ impl<'q, 'r, C: Consumer> Pipeline<'q, 'r, C> {
     }
 
     /// The layout of rows before step `at`.
-    fn before(&self, at: usize) -> &RowLayout {
+    pub(super) fn before(&self, at: usize) -> &RowLayout {
         at.checked_sub(1).and_then(|i| self.join.steps.get(i)).map_or(&self.empty, |s| &s.layout)
     }
 
     /// Gives rows to step `at`; false when no more are needed.
-    fn feed(&mut self, at: usize, rows: Strings) -> Boxed<'_, bool> {
+    pub(super) fn feed(&mut self, at: usize, rows: Strings) -> Boxed<'_, bool> {
         Box::pin(async move {
             let join = self.join;
             if rows.is_empty() {
@@ -172,13 +185,22 @@ impl<'q, 'r, C: Consumer> Pipeline<'q, 'r, C> {
             self.run.release(found.bytes);
             return done;
         }
+        if state.spilled.is_some() {
+            return self.join_spilled(at, step, leaf, rows, state).await;
+        }
         let built = match state.built.take() {
             Some(built) => built,
-            None => {
-                let built = Built::of(self, leaf).await?;
-                self.run.env.count(probe::of(leaf, Of::Read), 1, built.len() as u64);
-                built
-            }
+            None => match Built::of(self, leaf).await? {
+                Leafed::Memory(built) => {
+                    self.run.env.count(probe::of(leaf, Of::Read), 1, built.len() as u64);
+                    built
+                }
+                Leafed::Spilled(spilled, count) => {
+                    self.run.env.count(probe::of(leaf, Of::Read), 1, count);
+                    state.spilled = Some(spilled);
+                    return self.join_spilled(at, step, leaf, rows, state).await;
+                }
+            },
         };
         let matches = built.probe(self, leaf, self.before(at), rows)?;
         let unasked = leaf.unasked.as_ref();

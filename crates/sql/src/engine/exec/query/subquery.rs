@@ -21,6 +21,7 @@ use crate::engine::{
         select::Output,
     },
     session::Done,
+    spill::Gathered,
 };
 
 /// What a subquery said.
@@ -153,12 +154,13 @@ async fn answer(run: &Run<'_>, subquery: &Subquery, cx: &Context<'_>) -> Done<An
         }
         Asked::Value => {
             let (types, layout) = ([subquery.ty], RowLayout::new([subquery.ty]));
-            let mut kept = Kept { types: &types, layout: &layout, rows: Strings::default(), bytes_max: run.left() };
+            let mut kept =
+                Kept { types: &types, layout: &layout, rows: Gathered::default(), bytes_max: run.room(), file: None };
             Box::pin(block(run, query, Some(cx), &mut kept, 2)).await?;
-            if kept.rows.len() > 1 {
+            if kept.rows.rows.len() > 1 {
                 return Err(errors::subquery_rows().into());
             }
-            Ok(Answer::Value(match kept.rows.get(0) {
+            Ok(Answer::Value(match kept.rows.rows.get(0) {
                 None => Datum::Null,
                 Some(row) => {
                     let cx = Context { layout: &layout, row, ..*cx };
@@ -170,9 +172,10 @@ async fn answer(run: &Run<'_>, subquery: &Subquery, cx: &Context<'_>) -> Done<An
             let types: Vec<ColumnType> =
                 query.outputs.iter().map(|o| crate::engine::plan::derived::type_of_output(o, &[])).collect();
             let layout = RowLayout::new(types.iter().copied());
-            let mut kept = Kept { types: &types, layout: &layout, rows: Strings::default(), bytes_max: run.left() };
+            let mut kept =
+                Kept { types: &types, layout: &layout, rows: Gathered::default(), bytes_max: run.room(), file: None };
             Box::pin(block(run, query, Some(cx), &mut kept, u64::MAX)).await?;
-            let rows = kept.rows;
+            let rows = kept.rows.rows;
             let members = match &subquery.asked {
                 Asked::In(members) => members.as_slice(),
                 _ => &[],

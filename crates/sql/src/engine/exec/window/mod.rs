@@ -1,7 +1,10 @@
-//! Values of window functions for the rows of a block, which are all held.
+//! Values of window functions for the rows of a block, which are all held: in memory, or in a file ([`over`]).
 //!
 //! For each window the rows are sorted by its partition and order; then each partition is gone through, a function at a time. An aggregate takes only the rows by which a
 //! frame grows; rows that leave are taken out of sums and counts of exact numbers, other aggregates begin anew.
+
+mod long;
+pub mod over;
 
 use std::ops::Range;
 
@@ -43,25 +46,39 @@ pub async fn fill(stage: &Stage<'_>, windows: &Windows, rows: &mut [Row]) -> Res
     let mut sorted = Sorted::default();
     for (number, window) in windows.list.iter().enumerate() {
         sorted = sorted.by(stage, window, rows).await?;
-        for (at, call) in windows.calls.iter().enumerate().filter(|(_, call)| call.window == number) {
-            let mut start = 0;
-            while start < rows.len() {
-                let part = Part::new(stage, window, &sorted, rows, start)?;
-                let mut values = Vec::with_capacity(part.len());
-                part.values(call, &mut values).await?;
-                let places: Vec<usize> = (start..part.end).map(|position| sorted.row(position)).collect();
-                start = part.end;
-                for (row, value) in places.into_iter().zip(values) {
-                    bytes += value.heap_bytes();
-                    if let Some(place) = rows[row].values.get_mut(stage.before + at) {
-                        *place = value;
-                    }
+        bytes += values_of(stage, windows, number, &sorted, rows).await?;
+    }
+    let order = (0..rows.len()).map(|position| sorted.row(position) as u32).collect();
+    Ok((order, bytes))
+}
+
+/// Fills in the values of the functions of one window; the memory that they take.
+async fn values_of(
+    stage: &Stage<'_>,
+    windows: &Windows,
+    number: usize,
+    sorted: &Sorted,
+    rows: &mut [Row],
+) -> Result<usize> {
+    let mut bytes = 0;
+    let window = &windows.list[number];
+    for (at, call) in windows.calls.iter().enumerate().filter(|(_, call)| call.window == number) {
+        let mut start = 0;
+        while start < rows.len() {
+            let part = Part::new(stage, window, sorted, rows, start)?;
+            let mut values = Vec::with_capacity(part.len());
+            part.values(call, &mut values).await?;
+            let places: Vec<usize> = (start..part.end).map(|position| sorted.row(position)).collect();
+            start = part.end;
+            for (row, value) in places.into_iter().zip(values) {
+                bytes += value.heap_bytes();
+                if let Some(place) = rows[row].values.get_mut(stage.before + at) {
+                    *place = value;
                 }
             }
         }
     }
-    let order = (0..rows.len()).map(|position| sorted.row(position) as u32).collect();
-    Ok((order, bytes))
+    Ok(bytes)
 }
 
 /// Rows in the order of a window: keys of partition and order; the number of a row, and how long the partition's key is.
@@ -236,12 +253,7 @@ impl<'p> Part<'p> {
 
     fn tiles(&self, count: &Expr, out: &mut Vec<Datum<'static>>) -> Result<()> {
         let count = whole(count, &self.stage.cx, 1, "ntile")?;
-        let (size, larger) = (self.len() / count, self.len() % count);
-        for at in 0..self.len() {
-            let in_larger = larger * (size + 1);
-            let tile = if at < in_larger { at / (size + 1) } else { larger + (at - in_larger) / size.max(1) };
-            out.push(Datum::UInt(tile as u64 + 1));
-        }
+        out.extend((0..self.len()).map(|at| Datum::UInt(tile(at, self.len(), count))));
         Ok(())
     }
 
@@ -349,6 +361,14 @@ impl<'p> Part<'p> {
         }
         Ok(low)
     }
+}
+
+/// In which of so many tiles a row is, of so many rows.
+fn tile(at: usize, rows: usize, count: usize) -> u64 {
+    let (size, larger) = (rows / count, rows % count);
+    let in_larger = larger * (size + 1);
+    let tile = if at < in_larger { at / (size + 1) } else { larger + (at - in_larger) / size.max(1) };
+    tile as u64 + 1
 }
 
 fn whole(e: &Expr, cx: &Context<'_>, least: usize, function: &str) -> Result<usize> {
