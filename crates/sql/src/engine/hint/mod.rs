@@ -98,8 +98,12 @@ impl Hints {
     pub fn stays_subquery(&self) -> bool {
         self.blocks.borrow().get(self.current.get()).is_some_and(|b| b.stays_subquery())
     }
-    /// A view of this name in the block that is bound is not to become part of it.
-    pub fn keeps_view(&self, shown: &str) -> bool {
+    /// The SELECT that stands there has hints.
+    pub fn has_any(&self, at: Location) -> bool {
+        self.numbers.get(&at).is_some_and(|number| self.blocks.borrow().get(*number).is_some())
+    }
+    /// A view or derived table of this name in the block that is bound is not to become part of it.
+    pub fn keeps_table(&self, shown: &str) -> bool {
         let blocks = self.blocks.borrow();
         let Some(block) = blocks.get(self.current.get()) else { return false };
         let of_table = block.table(shown).and_then(|t| t.switch(Kind::Merge));

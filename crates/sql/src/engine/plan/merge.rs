@@ -2,7 +2,7 @@
 //!
 //! `SELECT ... FROM (SELECT ...) d WHERE d.id = 1` is the key plan that it is of the table: programs that make reports, and builders of queries, wrap what they
 //! are given. What merges is what MySQL merges: one SELECT with tables, without WITH, DISTINCT, groups, windows, HAVING and LIMIT. What a row would have computed once stays a derived
-//! table here: a select list with a subquery, a variable, a parameter, or a function that is not the same for every row. Only a SELECT merges, and not where it locks rows: those of a
+//! table here: a select list with a subquery, a variable, a parameter, or a function that is not the same for every row; so does one that has hints, or that NO_MERGE names. Only a SELECT merges, and not where it locks rows: those of a
 //! derived table are not locked.
 
 use std::{cell::Cell, rc::Rc};
@@ -77,7 +77,12 @@ impl From<'_, '_> {
         is_plain: bool,
     ) -> Bound<Option<(Scope, Level)>> {
         let select = may_merge(query).filter(|select| !is_plain || has_columns_only(select));
-        let Some(select) = select.filter(|_| self.planner.merges.0.get()) else { return Ok(None) };
+        let is_hinted = |select: &ast::Select| {
+            let hints = self.planner.hints_here();
+            hints.is_some_and(|hints| hints.keeps_table(shown) || hints.has_any(select.select_token.0.span.start))
+        };
+        let select = select.filter(|select| self.planner.merges.0.get() && !is_hinted(select));
+        let Some(select) = select else { return Ok(None) };
         let (shown, names) = (shown.to_owned(), names.to_vec());
         self.merged(Merging { query, select, shown, names, view: None, is_plain })
     }
@@ -100,7 +105,11 @@ impl From<'_, '_> {
     /// Binds a query in the block that names it; `None`: it has to be a table of its own, and nothing is bound.
     pub fn merged(&self, what: Merging<'_>) -> Bound<Option<(Scope, Level)>> {
         let (next, extent) = (self.next.get(), self.planner.frames.extent());
+        // Of a view's text there are no hints.
+        let hints = self.planner.hints_here();
+        let around = hints.map(|hints| hints.enter(what.select.select_token.0.span.start));
         let merged = self.bound(what);
+        hints.zip(around).into_iter().for_each(|(hints, around)| hints.leave(around));
         if matches!(merged, Ok(None)) {
             self.next.set(next);
             self.planner.frames.shrink_to(extent);

@@ -147,7 +147,7 @@ fn is_of_names(e: &SqlError) -> bool {
 impl From<'_, '_> {
     /// A view, as one leaf or as its tables.
     pub fn view(&self, view: &Rc<View>, shown: String, is_plain: bool) -> Bound<(Scope, Level)> {
-        let is_kept = self.planner.hints_here().is_some_and(|hints| hints.keeps_view(&shown));
+        let is_kept = self.planner.hints_here().is_some_and(|hints| hints.keeps_table(&shown));
         if view.definition.is_merged() && !is_kept {
             let query = view.query()?;
             if let SetExpr::Select(select) = &*query.body
