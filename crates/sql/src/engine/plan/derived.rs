@@ -33,7 +33,17 @@ pub struct Common {
     /// Of the block that defines it.
     depth: usize,
     /// Its query and the names of its columns, where it does not name itself.
-    text: Option<Rc<(ast::Query, Vec<String>)>>,
+    text: Option<Rc<CommonText>>,
+}
+
+/// What a common table expression is made from.
+#[derive(Debug)]
+pub struct CommonText {
+    pub name: String,
+    pub query: ast::Query,
+    pub columns: Vec<String>,
+    /// So many are defined before it, and seen by it.
+    pub known: usize,
 }
 
 #[derive(Clone, Debug)]
@@ -117,7 +127,7 @@ impl Planner<'_> {
     pub(super) fn derived(&self, query: &ast::Query, name: &str, columns: &[String]) -> Bound<Rc<Derived>> {
         self.begin_derived();
         let mut derived = self.table_in_parentheses(query, name, columns)?;
-        let (query, name, columns) = (query.clone(), name.to_owned(), columns.to_vec());
+        let (query, name, columns) = (Box::new(query.clone()), name.to_owned(), columns.to_vec());
         derived.text = Some(Rc::new(Text::Query { query, name, columns }));
         Ok(Rc::new(derived))
     }
@@ -153,15 +163,14 @@ impl Planner<'_> {
         Ok(Rc::new(derived))
     }
 
-    /// Query, columns and name of the common table expression of this name, and how many were defined before it; `None`: it names itself, or sees a block around.
-    pub(super) fn common_text(&self, name: &ast::ObjectName) -> Option<(Rc<(ast::Query, Vec<String>)>, String, usize)> {
+    /// The common table expression of this name; `None`: it names itself, or sees a block around.
+    pub(super) fn common_text(&self, name: &ast::ObjectName) -> Option<Rc<CommonText>> {
         let [part] = name.0.as_slice() else { return None };
         let name = part.as_ident().map_or("", |i| i.value.as_str());
         let common = self.common.borrow();
-        let at = common.iter().rposition(|c| c.name.eq_ignore_ascii_case(name))?;
-        let is_alone = matches!(&common[at].what, What::Known(derived) if !derived.is_correlated);
-        let text = common[at].text.clone().filter(|_| is_alone)?;
-        Some((text, common[at].name.clone(), at))
+        let found = common.iter().rev().find(|c| c.name.eq_ignore_ascii_case(name))?;
+        let is_alone = matches!(&found.what, What::Known(derived) if !derived.is_correlated);
+        found.text.clone().filter(|_| is_alone)
     }
 
     /// The common table expression of this name.
@@ -209,7 +218,8 @@ impl Planner<'_> {
                 Some(recursive) => (recursive, None),
                 None => {
                     let derived = self.not_recursive(with.recursive, &cte.query, name, &columns)?;
-                    (derived, Some(Rc::new(((*cte.query).clone(), columns))))
+                    let (name, query, known) = (name.clone(), (*cte.query).clone(), self.common.borrow().len());
+                    (derived, Some(Rc::new(CommonText { name, query, columns, known })))
                 }
             };
             self.common.borrow_mut().push(Common { name: name.clone(), what: What::Known(derived), depth, text });

@@ -27,7 +27,7 @@ type Bound<T> = Result<T, Unplanned>;
 /// Where a derived table comes from.
 #[derive(Debug)]
 pub enum Text {
-    Query { query: ast::Query, name: String, columns: Vec<String> },
+    Query { query: Box<ast::Query>, name: String, columns: Vec<String> },
     View(Rc<View>),
 }
 

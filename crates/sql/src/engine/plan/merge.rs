@@ -94,10 +94,10 @@ impl From<'_, '_> {
         shown: Option<&str>,
         is_plain: bool,
     ) -> Bound<Option<(Scope, Level)>> {
-        let Some((text, own, known)) = self.planner.common_text(name) else { return Ok(None) };
+        let Some(text) = self.planner.common_text(name) else { return Ok(None) };
         // It sees those that were defined before it.
-        let behind = self.planner.common.borrow_mut().split_off(known);
-        let merged = self.derived_merged(&text.0, &text.1, shown.unwrap_or(&own), is_plain);
+        let behind = self.planner.common.borrow_mut().split_off(text.known);
+        let merged = self.derived_merged(&text.query, &text.columns, shown.unwrap_or(&text.name), is_plain);
         self.planner.common.borrow_mut().extend(behind);
         merged
     }
