@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Assertions that stay on in release, per thousand lines of code, of the crates that hold the data.
 
-    scripts/assertions.py [CRATE...]       blocks and storage unless told otherwise
+    scripts/assertions.py [CRATE[/ROOM]...]     the rooms of blocks that hold a conversation (TC, LDM, QMGR, DIH), and storage, unless told otherwise
 
 A line of code is one that is neither blank nor a comment, outside of tests. Counted are assert!, assert_eq!, assert_ne!, ensure!, panic! and
 .expect(; not what the compiler checks (`const _`) and not what `verify` finds in tests.
@@ -26,8 +26,9 @@ def code_lines(path):
 
 def count(crate):
     lines = assertions = 0
+    crate, _, room = crate.partition("/")
     source = ROOT / "crates" / crate / "src"
-    for path in sorted(source.rglob("*.rs")):
+    for path in sorted((source / room).rglob("*.rs")):
         if any(TESTS.match(part.removesuffix(".rs")) for part in path.relative_to(source).parts):
             continue
         for line in code_lines(path):
@@ -37,12 +38,12 @@ def count(crate):
 
 
 def main():
-    crates = sys.argv[1:] or ["blocks", "storage"]
+    crates = sys.argv[1:] or ["blocks/tc", "blocks/ldm", "blocks/qmgr", "blocks/dih", "storage"]
     counts = {crate: count(crate) for crate in crates}
     for crate, (lines, assertions) in counts.items():
-        print(f"{crate:10} {lines:6} lines of code, {assertions:4} assertions, {assertions * 1000 / lines:5.1f} per thousand")
+        print(f"{crate:11} {lines:6} lines of code, {assertions:4} assertions, {assertions * 1000 / lines:5.1f} per thousand")
     lines, assertions = (sum(c[i] for c in counts.values()) for i in (0, 1))
-    print(f"{'together':10} {lines:6} lines of code, {assertions:4} assertions, {assertions * 1000 / lines:5.1f} per thousand")
+    print(f"{'together':11} {lines:6} lines of code, {assertions:4} assertions, {assertions * 1000 / lines:5.1f} per thousand")
 
 
 if __name__ == "__main__":

@@ -238,7 +238,7 @@ impl Steps<'_> {
         names: &Names<'_>,
         fetched: Option<&[u16]>,
     ) -> Step {
-        let rows = self.statistics.of(table).map(|known| cost::of_access(access, &known));
+        let rows = self.statistics.of(table).map(|known| cost::of_access(access, &known, fetched));
         let mut read = reads::reading(table, shown, &access.path, reverse, names, fetched);
         if access.pushed.has_tests() {
             read.operation += ", with pushed condition";

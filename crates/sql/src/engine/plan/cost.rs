@@ -17,9 +17,10 @@ const UNKNOWN_ROWS: f64 = 1000.0;
 /// Rows of one group.
 const ROWS_OF_A_GROUP: f64 = 4.0;
 
-/// Which part of the rows satisfies a condition on one table.
-pub fn part(e: &Expr, known: &Known) -> f64 {
-    let column = |e: &Expr| if let Expr::Column(c) = e { known.values_of(c.slot) } else { None };
+/// Which part of the rows satisfies a condition on one table. `fetched`: the columns that the condition names by place; `None`: it names them as the table does.
+pub fn part(e: &Expr, known: &Known, fetched: Option<&[u16]>) -> f64 {
+    let number = |place: u16| fetched.map_or(Some(place), |list| list.get(usize::from(place)).copied());
+    let column = |e: &Expr| if let Expr::Column(c) = e { known.values_of(number(c.slot)?) } else { None };
     let equal = |e: &Expr| column(e).map_or(0.1, |values| 1.0 / values.max(1.0));
     let negated = |part: f64, is: bool| if is { 1.0 - part } else { part };
     match e {
@@ -30,9 +31,9 @@ pub fn part(e: &Expr, known: &Known) -> f64 {
         Expr::In { expr, list, negated: is, .. } => negated((equal(expr) * list.len() as f64).min(0.5), *is),
         Expr::Like { negated: is, .. } => negated(0.1, *is),
         Expr::IsNull { negated: is, .. } => negated(0.1, *is),
-        Expr::And(list) => list.iter().map(|e| part(e, known)).product(),
-        Expr::Or(list) => list.iter().map(|e| part(e, known)).sum::<f64>().min(0.9),
-        Expr::Not(e) => 1.0 - part(e, known),
+        Expr::And(list) => list.iter().map(|e| part(e, known, fetched)).product(),
+        Expr::Or(list) => list.iter().map(|e| part(e, known, fetched)).sum::<f64>().min(0.9),
+        Expr::Not(e) => 1.0 - part(e, known, fetched),
         _ => 0.5,
     }
 }
@@ -62,10 +63,10 @@ pub fn read_by(path: &Path, known: &Known) -> f64 {
     rows.clamp(1.0, known.rows.max(1.0))
 }
 
-/// Rows that an access reads, and those of them that satisfy its condition.
-pub fn of_access(access: &Access, known: &Known) -> (f64, f64) {
+/// Rows that an access reads, and those of them that satisfy its condition, as of [`part`].
+pub fn of_access(access: &Access, known: &Known, fetched: Option<&[u16]>) -> (f64, f64) {
     let read = read_by(&access.path, known);
-    let rest = access.rest.as_ref().map_or(1.0, |e| part(e, known));
+    let rest = access.rest.as_ref().map_or(1.0, |e| part(e, known, fetched));
     (read, (read * rest).max(0.01))
 }
 
@@ -74,7 +75,7 @@ pub fn of_select(select: &Select, statistics: &Statistics) -> f64 {
     let rows = match (&select.join, &select.table, &select.access) {
         (Some(join), ..) => join.rows.unwrap_or(UNKNOWN_ROWS),
         (None, Some(table), Some(access)) => match statistics.of(table) {
-            Some(known) => of_access(access, &known).1,
+            Some(known) => of_access(access, &known, select.columns.as_deref()).1,
             None => UNKNOWN_ROWS,
         },
         _ => 1.0,

@@ -361,7 +361,7 @@ impl<'l, 'a> Lowering<'l, 'a> {
         let first = item.firsts[0];
         let of_item = |slot: &u16| self.scope.of_slot(*slot).is_some_and(|t| item.firsts.contains(&t.first));
         let mut columns: Vec<u16> = needed.iter().copied().filter(of_item).collect();
-        let (mut scan, mut lookup, mut own) = (None, None, None);
+        let (mut scan, mut lookup, mut few, mut own) = (None, None, None, None);
         let (leaf, row, inner_columns);
         let taken: Vec<u16>;
         match item.origin {
@@ -380,10 +380,12 @@ impl<'l, 'a> Lowering<'l, 'a> {
                 let by_key = matches!(reach.path, Path::Points { .. });
                 let is_bound = by_key || matches!(&reach.path, Path::Range { equal, .. } if !equal.is_empty());
                 let is_hashed = weighed.is_some_and(|step| step.by_hash) && !keys.is_empty();
+                let leads = is_bound && !is_first && !is_virtual && reads_outer(&reach.path);
                 let is_bound = is_bound && !is_hashed;
                 built.is_by_key &= is_bound && !is_virtual;
-                if !is_first && is_bound && !is_virtual && reads_outer(&reach.path) {
-                    lookup = Some(reach.path);
+                match leads.then_some(reach.path) {
+                    Some(path) if is_hashed => few = Some(path),
+                    path => lookup = path,
                 }
                 all.full.iter_mut().chain(&mut all.rest).for_each(|e| e.project(&local));
                 scan = Some(all);
@@ -448,6 +450,7 @@ impl<'l, 'a> Lowering<'l, 'a> {
             scan,
             own: own.and_then(all_of),
             lookup,
+            few,
             keys,
             matches: all_of(matches),
             unasked: all_of(unasked),

@@ -402,7 +402,7 @@ impl<'a> Planner<'a> {
     fn choose(&self, table: &Table, condition: Option<Expr>, order: &[u16], uses: Option<&Uses>) -> access::Access {
         let mut access = access::choose(table, condition, order, &self.param_kinds, uses);
         let known = self.catalog.statistics.of(table);
-        access.part = known.map(|known| access.rest.as_ref().map_or(1.0, |e| cost::part(e, &known)));
+        access.part = known.map(|known| access.rest.as_ref().map_or(1.0, |e| cost::part(e, &known, None)));
         self.wait_for_literals(access.waits_for_literals);
         self.wait_for_kinds(access.waits_for_kinds);
         access

@@ -166,6 +166,8 @@ pub struct JoinStep {
     pub own: Option<Expr>,
     /// Keys of the leaf by the row so far: in place of reading all rows.
     pub lookup: Option<Path>,
+    /// The same where a hash table is expected to be cheaper: for rows that prove to be few.
+    pub few: Option<Path>,
     pub keys: Vec<HashKey>,
     /// What a row so far and one of the leaf must satisfy to match.
     pub matches: Option<Expr>,

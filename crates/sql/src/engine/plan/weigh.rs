@@ -112,7 +112,7 @@ impl Lowering<'_, '_> {
             Origin::Table(table) if !information_schema::is_virtual(&table.schema) => {
                 let known = self.known(table)?;
                 let access = self.access(item, table, built, false);
-                (found.read, found.rows) = cost::of_access(&access, &known);
+                (found.read, found.rows) = cost::of_access(&access, &known, None);
                 found.part = (found.rows / known.rows).min(1.0);
                 found.is_bound = match &access.path {
                     access::Path::Points { .. } => true,

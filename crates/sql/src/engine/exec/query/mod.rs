@@ -147,7 +147,7 @@ fn is_alone(select: &Select) -> bool {
         StepKind::Nothing => true,
         StepKind::Compute(_) => false,
         StepKind::Join(join) => match &join.leaf {
-            Leaf::Table { .. } => join.lookup.is_none(),
+            Leaf::Table { .. } => join.lookup.is_none() && join.few.is_none(),
             Leaf::Derived(derived) => {
                 !derived.is_lateral && matches!(&derived.body, Body::Select(select) if is_alone(select))
             }

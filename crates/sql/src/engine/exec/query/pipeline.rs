@@ -1,7 +1,8 @@
 //! Rows through the steps of a join, a batch at a time.
 //!
 //! A batch that a step makes goes on at once through all steps behind it, so what is under way at a time is one batch for each step: [`BATCH_ROWS`] rows, or
-//! [`BATCH_BYTES`].
+//! [`BATCH_BYTES`]. Filters leave little of a batch. A step that asks data nodes gathers rows first, few to begin with, more each time ([`State::gather`]), so that it asks less often; what has gathered in the
+//! end goes on when the steps before are done. There a step also learns that all its rows are few, and looks them up although a hash table was expected to be cheaper.
 
 use std::future::Future;
 
@@ -32,6 +33,9 @@ use crate::engine::{
 
 /// Rows of a batch.
 pub const BATCH_ROWS: usize = 1024;
+/// Rows that a step gathers before it asks for the first time, and by how many times more they are each time: rows behind a LIMIT come soon.
+const GATHERED_FIRST: usize = 32;
+const GATHERED_GROWS: usize = 4;
 /// Pairs of rows between two looks at whether others of the thread wait.
 const PAIRS_IN_A_ROW: u64 = 1024;
 /// Bytes from which a batch goes on although it has fewer rows.
@@ -57,6 +61,28 @@ pub struct State {
     /// What data nodes ask of rows that are looked up by ranges.
     pub asked: BoundPath,
     pub memo: Memo,
+    /// Rows that have come and wait for more, and how many are enough.
+    waiting: Strings,
+    enough: usize,
+    /// No more will come.
+    is_last: bool,
+}
+
+impl State {
+    /// Puts rows to those that wait; all of them, once they are enough. `at_once`: nothing is asked before a whole batch is there.
+    fn gather(&mut self, rows: Strings, at_once: bool) -> Option<Strings> {
+        if self.waiting.is_empty() {
+            self.waiting = rows;
+        } else {
+            rows.iter().for_each(|row| self.waiting.push(row));
+        }
+        let enough = if at_once { BATCH_ROWS } else { self.enough.clamp(GATHERED_FIRST, BATCH_ROWS) };
+        if self.waiting.len() < enough && self.waiting.byte_len() < BATCH_BYTES {
+            return None;
+        }
+        self.enough = enough * GATHERED_GROWS;
+        Some(std::mem::take(&mut self.waiting))
+    }
 }
 
 pub struct Pipeline<'q, 'r, C> {
@@ -91,6 +117,11 @@ impl<'q, 'r, C: Consumer> Pipeline<'q, 'r, C> {
         let mut goes_on = self.feed(0, one).await?;
         // What waits behind an earlier step has come when that one is done.
         for at in 0..self.states.len() {
+            self.states[at].is_last = true;
+            let waiting = std::mem::take(&mut self.states[at].waiting);
+            if goes_on && !waiting.is_empty() {
+                goes_on = self.go(at, waiting).await?;
+            }
             let state = &mut self.states[at];
             self.run.release(state.built.take().map_or(0, |b| b.bytes()) + std::mem::take(&mut state.memo).bytes());
             if goes_on && state.spilled.is_some() {
@@ -120,6 +151,45 @@ impl<'q, 'r, C: Consumer> Pipeline<'q, 'r, C> {
                 self.run.env.count(probe::of(step, Of::Given), 0, rows.len() as u64);
             }
             self.run.breathe(rows.len()).await?;
+            let rows = match self.gathers(at) {
+                Some(at_once) => match self.states[at].gather(rows, at_once) {
+                    Some(rows) => rows,
+                    None => return Ok(true),
+                },
+                None => rows,
+            };
+            self.go(at, rows).await
+        })
+    }
+
+    /// Whether step `at` asks for something with each batch; then, whether it waits for a whole one.
+    fn gathers(&self, at: usize) -> Option<bool> {
+        let (step, state) = (self.join.steps.get(at)?, self.states.get(at)?);
+        if state.is_last || self.is_first(at) {
+            return None;
+        }
+        match &step.kind {
+            StepKind::Nothing => None,
+            StepKind::Compute(_) => Some(false),
+            StepKind::Join(leaf) if leaf.few.is_some() => {
+                (state.built.is_none() && state.spilled.is_none()).then_some(true)
+            }
+            StepKind::Join(leaf) => {
+                let is_lateral = matches!(&leaf.leaf, Leaf::Derived(derived) if derived.is_lateral);
+                (is_lateral || (leaf.lookup.is_some() && !state.is_whole)).then_some(false)
+            }
+        }
+    }
+
+    /// Nothing has been read before step `at`.
+    fn is_first(&self, at: usize) -> bool {
+        self.join.steps[..at].iter().all(|s| matches!(s.kind, StepKind::Nothing))
+    }
+
+    /// Rows go through step `at`; false when no more are needed.
+    fn go(&mut self, at: usize, rows: Strings) -> Boxed<'_, bool> {
+        Box::pin(async move {
+            let join = self.join;
             let Some(step) = join.steps.get(at) else { return self.consumer.take(&rows).await };
             match &step.kind {
                 StepKind::Nothing => {
@@ -157,12 +227,16 @@ impl<'q, 'r, C: Consumer> Pipeline<'q, 'r, C> {
         rows: &Strings,
         state: &mut State,
     ) -> Done<bool> {
-        let is_alone = self.join.steps[..at].iter().all(|s| matches!(s.kind, StepKind::Nothing));
-        let is_first = is_alone && matches!(leaf.leaf, Leaf::Table { .. }) && !is_virtual(leaf);
+        let is_first = self.is_first(at) && matches!(leaf.leaf, Leaf::Table { .. }) && !is_virtual(leaf);
         let path = match &leaf.scan {
             Some(scan) if is_first && self.run.tells => Some(&scan.path),
             _ if is_first => return self.stream(at, step, leaf, state).await,
-            _ => leaf.lookup.as_ref().filter(|_| !state.is_whole),
+            _ if state.is_whole => None,
+            // All rows there are, and nothing has been read for them.
+            _ if state.is_last && state.built.is_none() && state.spilled.is_none() => {
+                leaf.lookup.as_ref().or(leaf.few.as_ref())
+            }
+            _ => leaf.lookup.as_ref(),
         };
         if let (Some(path), Leaf::Table { table, columns }) = (path, &leaf.leaf) {
             let before = self.before(at).clone();
