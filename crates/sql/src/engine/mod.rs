@@ -35,6 +35,7 @@ mod characteristics;
 pub mod characters;
 mod client_text;
 mod column_type;
+mod commands;
 pub mod convert;
 mod create_select;
 pub mod ddl;
