@@ -24,6 +24,7 @@ need npm npm
 need stdbuf coreutils
 need ip iproute2
 need nft nftables
+need openssl openssl
 # mariadb-server-core is the server without the service: the tests start their own on a private directory.
 python3 -c 'import ensurepip' >/dev/null 2>&1 || missing+=(python3-venv)
 if [ "${#missing[@]}" -gt 0 ]; then
