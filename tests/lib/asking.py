@@ -16,6 +16,15 @@ def ask(connection, statement):
         return cursor.fetchall()
 
 
+def error_of(connection, statement):
+    """(number, words); `None`: there was none."""
+    try:
+        ask(connection, statement)
+    except pymysql.MySQLError as error:
+        return error.args
+    return None
+
+
 def refused(connection, statement, number):
     try:
         ask(connection, statement)

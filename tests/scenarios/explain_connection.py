@@ -7,6 +7,7 @@ import threading
 import mysql.connector
 import pymysql
 
+from lib.asking import ask, error_of
 from lib.cluster import Cluster
 from lib.harness import check, check_equal, scenario_main, wait_until
 
@@ -18,20 +19,6 @@ SLEEP = "SLEEP(60)"
 def connect(where, user="root", **options):
     host, port = where
     return pymysql.connect(host=host, port=port, user=user, autocommit=True, **options)
-
-
-def ask(connection, statement):
-    with connection.cursor() as cursor:
-        cursor.execute(statement)
-        return cursor.fetchall()
-
-
-def refused(connection, statement):
-    try:
-        ask(connection, statement)
-    except pymysql.MySQLError as error:
-        return error.args
-    return None
 
 
 @contextlib.contextmanager
@@ -97,16 +84,16 @@ def plans(t, where, root):
         connection.close()
     with t.case("who executes nothing that has a plan"):
         number = root.thread_id()
-        check_equal(refused(root, f"EXPLAIN FOR CONNECTION {number}")[0], 3012, "itself")
+        check_equal(error_of(root, f"EXPLAIN FOR CONNECTION {number}")[0], 3012, "itself")
         with contextlib.closing(connect(where)) as resting:
             check_equal(ask(root, f"EXPLAIN FOR CONNECTION {resting.thread_id()}"), [], "one that rests")
             number = resting.thread_id()
-        wait_until(lambda: (refused(root, f"EXPLAIN FOR CONNECTION {number}") or [0])[0] == 1094, 10, "one that has gone is unknown")
+        wait_until(lambda: (error_of(root, f"EXPLAIN FOR CONNECTION {number}") or [0])[0] == 1094, 10, "one that has gone is unknown")
         with running(where, root, f"DO {SLEEP}") as number:
-            check_equal(refused(root, f"EXPLAIN FOR CONNECTION {number}")[0], 3012, "DO")
+            check_equal(error_of(root, f"EXPLAIN FOR CONNECTION {number}")[0], 3012, "DO")
         long = f"SELECT {SLEEP} FROM goods WHERE v IN ({', '.join(map(str, range(2000)))})"
         with running(where, root, long) as number:
-            check_equal(refused(root, f"EXPLAIN FOR CONNECTION {number}")[0], 1235, "a long one")
+            check_equal(error_of(root, f"EXPLAIN FOR CONNECTION {number}")[0], 1235, "a long one")
 
 
 def privileges(t, where, root):
@@ -118,9 +105,9 @@ def privileges(t, where, root):
         with running(where, root, f"SELECT {SLEEP} FROM goods", "e_one") as number:
             for connection in (one, root):
                 check("goods" in ask(connection, f"EXPLAIN FORMAT=TREE FOR CONNECTION {number}")[0][0], "the same user, and root")
-            check_equal(refused(two, f"EXPLAIN FOR CONNECTION {number}"), (1045, "Access denied for user 'e_two'@'localhost' (using password: NO)"), "another")
+            check_equal(error_of(two, f"EXPLAIN FOR CONNECTION {number}"), (1045, "Access denied for user 'e_two'@'localhost' (using password: NO)"), "another")
         with running(where, root, f"SELECT {SLEEP} FROM shop.goods", database=None) as number:
-            check_equal(refused(one, f"EXPLAIN FOR CONNECTION {number}")[0], 1045, "of root")
+            check_equal(error_of(one, f"EXPLAIN FOR CONNECTION {number}")[0], 1045, "of root")
             with contextlib.closing(connect(where, database="shop")) as other:
                 check("goods" in ask(other, f"EXPLAIN FORMAT=TREE FOR CONNECTION {number}")[0][0], "without a database")
                 check_equal(ask(other, "SELECT DATABASE()"), (("shop",),), "whose own stays")

@@ -9,6 +9,7 @@ import time
 
 import pymysql
 
+from lib.asking import ask, error_of
 from lib.cluster import Cluster
 from lib.harness import FULL, check, check_equal, rss_kib, run, scenario_main, wait_until
 from lib.mysql import get, program
@@ -26,21 +27,6 @@ SMALL_KIB = 64
 def connect(where, **options):
     host, port = where
     return pymysql.connect(host=host, port=port, user="root", autocommit=True, **options)
-
-
-def ask(connection, statement):
-    with connection.cursor() as cursor:
-        cursor.execute(statement)
-        return cursor.fetchall()
-
-
-def refused(connection, statement):
-    """The error, as (number, words)."""
-    try:
-        ask(connection, statement)
-    except pymysql.MySQLError as error:
-        return error.args
-    return None
 
 
 def tables(connection):
@@ -135,13 +121,13 @@ def interrupted(t, cluster, files):
     root, connection = connect(cluster.sql), connect(cluster.sql, database="shop")
     slow = f"SELECT * FROM big a JOIN big b ON a.t = b.t INTO OUTFILE '{files}/killed'"
     found = []
-    thread = threading.Thread(target=lambda: found.append(refused(connection, slow)))
+    thread = threading.Thread(target=lambda: found.append(error_of(connection, slow)))
     thread.start()
     wait_until(lambda: (files / "killed").exists() and (files / "killed").stat().st_size > 0, 30, "the file grows")
     ask(root, f"KILL QUERY {connection.thread_id()}")
     thread.join()
     check_equal(found[0][0], 1317, "KILL")
-    check_equal(refused(connection, "SELECT 1 INTO OUTFILE '%s/killed'" % files)[0], 1086, "what was written stays")
+    check_equal(error_of(connection, "SELECT 1 INTO OUTFILE '%s/killed'" % files)[0], 1086, "what was written stays")
     check_equal(ask(connection, "SELECT COUNT(*) FROM big"), ((ROWS,),), "the connection lives")
     with_functions = f"SELECT id, doubled(id) FROM big WHERE id <= 100 INTO OUTFILE '{files}/called'"
     ask(connection, "CREATE FUNCTION doubled(n INT) RETURNS INT DETERMINISTIC NO SQL RETURN 2 * n")
@@ -181,10 +167,10 @@ def full_disk(t, cluster, files):
         return "not root: no small disk"
     try:
         connection = connect(cluster.sql, database="shop")
-        error = refused(connection, f"SELECT REPEAT('a', 200000) INTO OUTFILE '{small}/f'")
+        error = error_of(connection, f"SELECT REPEAT('a', 200000) INTO OUTFILE '{small}/f'")
         check_equal(error, (3, f"Error writing file '{small}/f' (OS errno 28 - No space left on device)"), "a full disk")
         check_equal((small / "f").stat().st_size, SMALL_KIB << 10, "what fitted")
-        check_equal(refused(connection, f"SELECT 1 INTO OUTFILE '{small}/f'")[0], 1086, "the file stays")
+        check_equal(error_of(connection, f"SELECT 1 INTO OUTFILE '{small}/f'")[0], 1086, "the file stays")
         (small / "f").unlink()
         ask(connection, f"SELECT 1 INTO OUTFILE '{small}/f'")
         connection.close()
@@ -204,14 +190,14 @@ def paths(t, cluster, files):
     os.mkfifo(files / "pipe")
     for name in ("leak", "up/secret", "../secret"):
         check_equal(ask(connection, f"SELECT LOAD_FILE('{files}/{name}')"), ((None,),), f"LOAD_FILE of {name}")
-        check_equal(refused(connection, f"LOAD DATA INFILE '{files}/{name}' INTO TABLE shop.texts")[0], 1290, f"LOAD DATA of {name}")
+        check_equal(error_of(connection, f"LOAD DATA INFILE '{files}/{name}' INTO TABLE shop.texts")[0], 1290, f"LOAD DATA of {name}")
     for name, number in (("leak", 1290), ("up/made", 1290), ("../made", 1290), ("new", 1), ("dangling", 1)):
-        error = refused(connection, f"SELECT 1 INTO OUTFILE '{files}/{name}'")
+        error = error_of(connection, f"SELECT 1 INTO OUTFILE '{files}/{name}'")
         check(error and error[0] == number, f"INTO OUTFILE {name}: {error}")
     check(not (files.parent / "made").exists(), "a file was made outside")
-    check_equal(refused(connection, f"LOAD DATA INFILE '{files}/pipe' INTO TABLE shop.texts")[0], 1085, "LOAD DATA of a pipe")
-    check_equal(refused(connection, f"LOAD DATA INFILE '{files}/dangling' INTO TABLE shop.texts")[0], 13, "LOAD DATA of a link to nothing")
-    check_equal(refused(connection, f"LOAD DATA INFILE '{files}/new' INTO TABLE shop.texts")[0], 13, "LOAD DATA of a link to nothing outside")
+    check_equal(error_of(connection, f"LOAD DATA INFILE '{files}/pipe' INTO TABLE shop.texts")[0], 1085, "LOAD DATA of a pipe")
+    check_equal(error_of(connection, f"LOAD DATA INFILE '{files}/dangling' INTO TABLE shop.texts")[0], 13, "LOAD DATA of a link to nothing")
+    check_equal(error_of(connection, f"LOAD DATA INFILE '{files}/new' INTO TABLE shop.texts")[0], 13, "LOAD DATA of a link to nothing outside")
     connection.close()
 
 
@@ -222,7 +208,7 @@ def switched_off(t, cluster):
     check_equal(ask(connection, "SELECT @@secure_file_priv"), (("NULL",),), "secure_file_priv unless it is said")
     outside = cluster.home / "outside"
     for statement in (f"SELECT 1 INTO OUTFILE '{outside}'", f"SELECT 1 INTO DUMPFILE '{outside}'", f"LOAD DATA INFILE '{outside}' INTO TABLE shop.texts"):
-        check_equal(refused(connection, statement), (1290, "The MySQL server is running with the --secure-file-priv option so it cannot execute this statement"), statement)
+        check_equal(error_of(connection, statement), (1290, "The MySQL server is running with the --secure-file-priv option so it cannot execute this statement"), statement)
     check_equal(ask(connection, "SELECT LOAD_FILE('/etc/passwd')"), ((None,),), "LOAD_FILE")
     connection.close()
     _, node = cluster.more_sql("anywhere", "--secure-file-priv=")

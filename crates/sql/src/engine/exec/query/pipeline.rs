@@ -450,3 +450,31 @@ impl Found {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// How many rows come before they are enough, one after the other, `times` times.
+    fn gathered(at_once: bool, times: usize) -> Vec<usize> {
+        let mut state = State::default();
+        let mut one = || {
+            for count in 1.. {
+                let mut row = Strings::default();
+                row.push(b"row");
+                if let Some(rows) = state.gather(row, at_once) {
+                    assert_eq!((rows.len(), rows.get(count - 1)), (count, Some(&b"row"[..])));
+                    return count;
+                }
+            }
+            0
+        };
+        (0..times).map(|_| one()).collect()
+    }
+
+    #[test]
+    fn few_rows_go_on_at_first_and_a_whole_batch_in_the_end() {
+        assert_eq!(gathered(false, 5), [32, 128, 512, 1024, 1024]);
+        assert_eq!(gathered(true, 2), [1024, 1024]);
+    }
+}
