@@ -154,6 +154,9 @@ pub struct TableMessage {
     pub full_texts: Vec<FullTextMessage>,
     #[prost(message, repeated, tag = "20")]
     pub triggers: Vec<TriggerMessage>,
+    /// Places of the primary key's parts that were defined DESC.
+    #[prost(uint32, repeated, tag = "21")]
+    pub descending: Vec<u32>,
 }
 
 /// See [`TriggerDef`].
@@ -340,9 +343,10 @@ impl From<&TableSchema> for TableMessage {
             indexes: t
                 .indexes
                 .iter()
-                .map(|i| {
-                    let descending = (0..i.columns.len()).filter(|at| t.descends(i, *at)).map(|at| at as u32).collect();
-                    IndexMessage { invisible: !t.is_visible(i), descending, ..index_to_wire(i) }
+                .map(|i| IndexMessage {
+                    invisible: !t.is_visible(i),
+                    descending: descending_to_wire(t, i.no),
+                    ..index_to_wire(i)
                 })
                 .collect(),
             base_table: t.base_table.map_or(0, |b| b.0),
@@ -360,8 +364,13 @@ impl From<&TableSchema> for TableMessage {
             checks: t.checks.iter().map(CheckMessage::from).collect(),
             full_texts: t.full_texts.iter().map(FullTextMessage::from).collect(),
             triggers: t.triggers.iter().map(TriggerMessage::from).collect(),
+            descending: descending_to_wire(t, IndexNo(0)),
         }
     }
+}
+
+fn descending_to_wire(t: &TableSchema, index: IndexNo) -> Vec<u32> {
+    t.descending.iter().filter(|(no, _)| *no == index).map(|(_, at)| u32::from(*at)).collect()
 }
 
 impl From<&Source> for SourceMessage {
@@ -466,8 +475,9 @@ impl TryFrom<&TableMessage> for TableSchema {
         table.indexes = m.indexes.iter().map(index_from_wire).collect::<Result<Vec<_>, _>>()?;
         let invisible = m.indexes.iter().zip(&table.indexes).filter(|(m, _)| m.invisible);
         table.invisible_indexes = invisible.map(|(_, index)| index.no).collect();
-        for (message, index) in m.indexes.iter().zip(&table.indexes) {
-            table.descending.extend(numbers(&message.descending)?.into_iter().map(|at| (index.no, at)));
+        let of_indexes = m.indexes.iter().zip(&table.indexes).map(|(m, index)| (index.no, &m.descending));
+        for (no, descending) in [(IndexNo(0), &m.descending)].into_iter().chain(of_indexes) {
+            table.descending.extend(numbers(descending)?.into_iter().map(|at| (no, at)));
         }
         table.base_table = (m.base_table != 0).then_some(TableId(m.base_table));
         table.collation = u16::try_from(m.collation).ok().and_then(Collation::from_id).ok_or(DecodeError)?;

@@ -472,9 +472,9 @@ impl TableSchema {
         !self.invisible_indexes.contains(&index.no)
     }
 
-    /// The part of the index at this place was defined DESC.
-    pub fn descends(&self, index: &IndexDef, at: usize) -> bool {
-        self.descending.iter().any(|(no, place)| *no == index.no && usize::from(*place) == at)
+    /// The part of the index at this place was defined DESC; index 0 is the primary key.
+    pub fn descends(&self, index: IndexNo, at: usize) -> bool {
+        self.descending.iter().any(|(no, place)| *no == index && usize::from(*place) == at)
     }
 
     /// An index is gone.
@@ -558,7 +558,7 @@ impl TableSchema {
             }
         }
         let is_part =
-            |(no, at): &(IndexNo, u16)| self.index(*no).is_some_and(|index| usize::from(*at) < index.columns.len());
+            |(no, at): &(IndexNo, u16)| self.index_columns(*no).is_some_and(|columns| usize::from(*at) < columns.len());
         if !self.descending.iter().all(is_part) {
             return bad("a part of an index descends that is not there".to_owned());
         }

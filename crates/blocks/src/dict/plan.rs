@@ -459,7 +459,7 @@ mod tests {
 
         let down = |n: &str, at| IndexChange { descending: vec![at], ..index(n, false) };
         let made = run(&mut c, Change::CreateIndex(down("d", 0))).unwrap().unwrap();
-        assert!(made.descends(&made.indexes[2], 0));
+        assert!(made.descends(made.indexes[2].no, 0));
         assert_eq!(run(&mut c, Change::CreateIndex(down("e", 1))), Err(ErrorCode::InvalidSchema));
         let made = run(&mut c, Change::DropIndex(down("d", 0))).unwrap().unwrap();
         assert!(made.descending.is_empty());

@@ -16,6 +16,7 @@ use super::{
     event::{self, Event, Events},
     foreign_key::{self, Rules},
     grant_tables, information_schema, labels, performance_schema,
+    plan::shape::Shape,
     remake::fence::Copies,
     routine::{self, Kind, Routine, Routines},
     rules,
@@ -32,13 +33,16 @@ pub const SYSTEM_DATABASE: &str = "apus";
 pub struct Table {
     pub schema: TableSchema,
     pub hidden: Vec<Option<Rc<TableSchema>>>,
+    /// The columns that those of a set operation would be in a table; none: as the schema says.
+    pub shapes: Vec<Shape>,
     rules: rules::Kept,
     triggers: trigger::Kept,
 }
 
 impl Table {
     pub fn new(schema: TableSchema, hidden: Vec<Option<Rc<TableSchema>>>) -> Table {
-        Table { schema, hidden, rules: rules::Kept::default(), triggers: trigger::Kept::default() }
+        let (rules, triggers) = (rules::Kept::default(), trigger::Kept::default());
+        Table { schema, hidden, shapes: Vec::new(), rules, triggers }
     }
     /// What its definition says in expressions; `None`: nothing.
     ///

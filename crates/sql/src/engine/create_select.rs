@@ -20,7 +20,7 @@ use apus_signal::{
     schema::TableMessage,
     tc::{NO_WAIT, OpKind},
 };
-use apus_types::{Column, ErrorCode, TableSchema, Value, key};
+use apus_types::{Column, ErrorCode, TableSchema, Value, key, schema::DefaultValue};
 
 use super::{
     catalog::{Catalog, Table},
@@ -353,6 +353,7 @@ fn defined(catalog: &Catalog, clause: &SelectClause, select: &Select, name: &Tab
     }
     let mut alone = clause.definitions.columns.clone();
     let mut selected: Vec<Column> = Vec::new();
+    let mut computed: Vec<&str> = Vec::new();
     for output in &select.outputs {
         let column = view_exec::column_of_output(catalog, &output.def.name, output);
         check_column_name(&column.name)?;
@@ -366,7 +367,10 @@ fn defined(catalog: &Catalog, clause: &SelectClause, select: &Select, name: &Tab
         selected.push(match given.map(|at| alone.remove(at)) {
             Some(given) if given.comment.is_empty() => Column { comment: column.comment, ..given },
             Some(given) => given,
-            None => column,
+            None => {
+                computed.extend(output.def.org_table.is_empty().then_some(output.def.name.as_str()));
+                column
+            }
         });
     }
     alone.append(&mut selected);
@@ -375,6 +379,12 @@ fn defined(catalog: &Catalog, clause: &SelectClause, select: &Select, name: &Tab
     let definitions = Definitions { columns: alone, indexes, primary, checks, ..Definitions::default() };
     let mut table = ddl::assemble(&clause.options, definitions)?;
     table.database.clone_from(&name.database);
+    for &column in &table.primary_key {
+        let column = &mut table.columns[usize::from(column)];
+        if computed.iter().any(|name| column.name.eq_ignore_ascii_case(name)) {
+            column.default = DefaultValue::None;
+        }
+    }
     let names = table.checks.iter().map(|check| &check.name);
     rules::check_free(catalog, (&table.database, &name.table), names)?;
     Ok(table)

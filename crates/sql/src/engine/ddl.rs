@@ -2,7 +2,7 @@
 
 use crate::engine::{
     characters::{Characters, collation_named},
-    key_parts::{self, IndexClause},
+    key_parts::{self, IndexClause, KeyParts, PrimaryKey},
 };
 use apus_types::{
     Column, ColumnType, IndexDef, IndexNo, IndexState, TableSchema, Value, collate::Collation, schema::DefaultValue,
@@ -352,7 +352,7 @@ fn index_options(t: &mut Tokens) -> Result<bool> {
 pub struct Definitions {
     pub columns: Vec<Column>,
     pub indexes: Vec<IndexClause>,
-    pub primary: Option<Vec<String>>,
+    pub primary: Option<PrimaryKey>,
     pub foreign_keys: Vec<Clause>,
     pub checks: Vec<CheckClause>,
 }
@@ -371,7 +371,7 @@ impl Definitions {
             name.clone_from(known.map_or(&name.clone(), |column| &column.name));
         }
         keys.iter().try_for_each(Clause::check)?;
-        let known: Vec<Vec<String>> = self.primary.iter().cloned().collect();
+        let known: Vec<Vec<String>> = self.primary.iter().map(|key| key.columns.clone()).collect();
         self.indexes = clause::indexes(std::mem::take(&mut self.indexes), &keys, &known);
         Ok(keys)
     }
@@ -442,11 +442,9 @@ fn definition(t: &mut Tokens, default: Collation, made: &mut Definitions) -> Res
         if !parts.expressions.is_empty() {
             return Err(rules::failures::primary_key_part());
         }
-        if !parts.descending.is_empty() {
-            return Err(errors::not_supported("DESC in a primary key"));
-        }
         if !key_parts::are_cut(&parts.lengths) {
-            return set_primary(primary, parts.columns);
+            let KeyParts { columns, descending, .. } = parts;
+            return set_primary(primary, PrimaryKey { columns, descending });
         }
         let name = Some(key_parts::PRIMARY.to_owned());
         indexes.push(IndexClause { name, unique: true, ..IndexClause::of(parts) });
@@ -513,7 +511,7 @@ fn column_options(
     t: &mut Tokens,
     c: &mut Column,
     indexes: &mut Vec<IndexClause>,
-    primary: &mut Option<Vec<String>>,
+    primary: &mut Option<PrimaryKey>,
     checks: &mut Vec<CheckClause>,
 ) -> Result<()> {
     // Nothing stands before the expression of a generated column but its collation.
@@ -546,12 +544,12 @@ fn column_options(
             c.comment = t.string()?;
         } else if t.word("primary") {
             t.expect("key")?;
-            set_primary(primary, vec![c.name.clone()])?;
+            set_primary(primary, PrimaryKey::of_column(&c.name))?;
         } else if t.word("unique") {
             t.word("key");
             indexes.push(unique(c));
         } else if t.word("key") {
-            set_primary(primary, vec![c.name.clone()])?;
+            set_primary(primary, PrimaryKey::of_column(&c.name))?;
         } else if let Some(check) = rules::clause::of_column(t, c)? {
             checks.push(check);
         } else if t.word("collate") {
@@ -576,10 +574,10 @@ fn make_serial(c: &mut Column, indexes: &mut Vec<IndexClause>) {
     indexes.push(unique(c));
 }
 
-fn set_primary(primary: &mut Option<Vec<String>>, key: Vec<String>) -> Result<()> {
+fn set_primary(primary: &mut Option<PrimaryKey>, key: PrimaryKey) -> Result<()> {
     match primary.replace(key) {
         None => Ok(()),
-        Some(_) => Err(crate::wire::SqlError::new(1068, b"42000", "Multiple primary key defined")),
+        Some(_) => Err(errors::multiple_primary()),
     }
 }
 
@@ -748,8 +746,9 @@ pub fn assemble(options: &TableSchema, definitions: Definitions) -> Result<Table
     take_primary(&mut columns, &mut indexes, &mut primary)?;
     rules::functional::settle(&mut columns, &mut indexes, &options.name)?;
     let hidden = primary.is_none();
+    let descending = primary.as_ref().map(|key| key.descending.clone()).unwrap_or_default();
     let primary_key = match primary {
-        Some(names) => {
+        Some(PrimaryKey { columns: names, .. }) => {
             let key = names.iter().map(|n| find(&columns, n)).collect::<Result<Vec<_>>>()?;
             key.iter().for_each(|&c| columns[usize::from(c)].nullable = false);
             key
@@ -769,6 +768,7 @@ pub fn assemble(options: &TableSchema, definitions: Definitions) -> Result<Table
     }
     let mut table = TableSchema::new("", &options.name, columns, primary_key);
     table.hidden_key = hidden;
+    table.descending = descending.into_iter().map(|at| (IndexNo(0), at)).collect();
     key_parts::prefixes(&table, &table.primary_key, &[])?;
     table.collation = options.collation;
     table.comment.clone_from(&options.comment);
@@ -807,22 +807,22 @@ pub fn assemble(options: &TableSchema, definitions: Definitions) -> Result<Table
 fn take_primary(
     columns: &mut [Column],
     indexes: &mut Vec<IndexClause>,
-    primary: &mut Option<Vec<String>>,
+    primary: &mut Option<PrimaryKey>,
 ) -> Result<()> {
     let Some(at) = indexes.iter().position(|i| i.name.as_deref() == Some(key_parts::PRIMARY)) else { return Ok(()) };
     let clause = indexes.remove(at);
     let is_of = |c: &Column| clause.columns.iter().any(|name| name.eq_ignore_ascii_case(&c.name));
     columns.iter_mut().filter(|c| is_of(c)).for_each(|c| c.nullable = false);
     if indexes.iter().any(|i| i.name == clause.name) {
-        return set_primary(&mut Some(Vec::new()), clause.columns);
+        return Err(errors::multiple_primary());
     }
     let plain = TableSchema::new("", "", columns.to_vec(), Vec::new());
     let key: Option<Vec<u16>> = clause.columns.iter().map(|name| plain.column_no(name)).collect();
     if key.is_some_and(|key| key_parts::prefixes(&plain, &key, &clause.lengths).is_ok_and(|p| p.is_empty())) {
-        return set_primary(primary, clause.columns);
+        return set_primary(primary, PrimaryKey { columns: clause.columns, descending: clause.descending });
     }
     if primary.is_some() {
-        return set_primary(primary, clause.columns);
+        return Err(errors::multiple_primary());
     }
     indexes.insert(0, clause);
     Ok(())

@@ -41,6 +41,9 @@ pub fn truncated_number(kind: &str, text: &[u8]) -> SqlError {
 pub fn empty_query() -> SqlError {
     error(1065, b"42000", "Query was empty".into())
 }
+pub fn multiple_primary() -> SqlError {
+    error(1068, b"42000", "Multiple primary key defined".into())
+}
 /// Something MySQL can and we cannot yet; never a wrong answer instead.
 pub fn not_supported(what: &str) -> SqlError {
     error(1235, b"42000", format!("This version of Apus doesn't yet support '{what}'"))

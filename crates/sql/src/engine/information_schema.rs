@@ -9,7 +9,7 @@
 use std::{collections::BTreeMap, rc::Rc, sync::OnceLock};
 
 use apus_types::{
-    Column, ColumnType, IndexDef, IndexState, TableId, TableSchema, Value,
+    Column, ColumnType, IndexDef, IndexNo, IndexState, TableId, TableSchema, Value,
     collate::{Charset, Collation},
     rules::CheckDef,
     time::pack_datetime,
@@ -581,7 +581,7 @@ fn statistics_rows(t: &Table) -> Vec<Row> {
         for (i, &c) in columns.iter().enumerate() {
             let prefix = index.and_then(|index| index.prefix(i)).map_or(Datum::Null, |n| number(n as i64));
             let comments = [if ready { "" } else { "building" }, ""];
-            let direction = if index.is_some_and(|index| s.descends(index, i)) { "D" } else { "A" };
+            let direction = if s.descends(index.map_or(IndexNo(0), |index| index.no), i) { "D" } else { "A" };
             let kind = ("BTREE", Some(direction));
             rows.push(statistics_row(s, (name, unique, kind), (i, c), prefix, comments, invisible));
         }

@@ -1,6 +1,6 @@
 //! Parts of keys: columns with how much of them is in the key, and MySQL's rules about that.
 
-use apus_types::{Column, IndexDef, TableSchema, collate::Collation, schema::ColumnType};
+use apus_types::{Column, IndexDef, IndexNo, TableSchema, collate::Collation, schema::ColumnType};
 
 use super::{
     errors::{self, Result},
@@ -148,6 +148,20 @@ pub fn prefixes(table: &TableSchema, columns: &[u16], lengths: &[u32]) -> Result
     Ok(if are_cut(&out) { out } else { Vec::new() })
 }
 
+/// The columns of a primary key as it is defined.
+#[derive(Clone, Debug, Default)]
+pub struct PrimaryKey {
+    pub columns: Vec<String>,
+    /// Places of columns with DESC.
+    pub descending: Vec<u16>,
+}
+
+impl PrimaryKey {
+    pub fn of_column(name: &str) -> PrimaryKey {
+        PrimaryKey { columns: vec![name.to_owned()], descending: Vec::new() }
+    }
+}
+
 fn too_long(most: usize) -> SqlError {
     SqlError::new(1071, b"42000", format!("Specified key was too long; max key length is {most} bytes"))
 }
@@ -188,11 +202,20 @@ pub fn names(table: &TableSchema, columns: &[u16]) -> String {
     columns.iter().map(|&c| quoted(&table.columns[usize::from(c)].name)).collect::<Vec<_>>().join(",")
 }
 
+/// `` `a`,`b` DESC ``: the primary key.
+pub fn written_primary(table: &TableSchema) -> String {
+    let one = |(at, &column): (usize, &u16)| {
+        let direction = if table.descends(IndexNo(0), at) { " DESC" } else { "" };
+        quoted(&table.columns[usize::from(column)].name) + direction
+    };
+    table.primary_key.iter().enumerate().map(one).collect::<Vec<_>>().join(",")
+}
+
 /// `` `a`,`b`(10) DESC,((`c` + 1)) ``.
 pub fn written(table: &TableSchema, index: &IndexDef) -> String {
     let one = |(at, column): (usize, &u16)| {
         let length = index.prefix(at).map_or(String::new(), |n| format!("({n})"));
-        let direction = if table.descends(index, at) { " DESC" } else { "" };
+        let direction = if table.descends(index.no, at) { " DESC" } else { "" };
         let column = &table.columns[usize::from(*column)];
         match functional::expression(column) {
             Some(text) => format!("({text}){direction}"),

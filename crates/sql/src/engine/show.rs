@@ -2,7 +2,7 @@
 
 use crate::engine::{characters::is_said, key_parts};
 use apus_types::collate::{Charset, Collation};
-use apus_types::{ColumnType, IndexDef, IndexState, schema::DefaultValue};
+use apus_types::{ColumnType, IndexDef, IndexNo, IndexState, schema::DefaultValue};
 
 use super::{
     authorize::shown_privileges,
@@ -168,10 +168,29 @@ fn current_timestamp(c: &apus_types::Column) -> String {
     }
 }
 
+/// A text as SHOW CREATE TABLE writes it.
+fn literal(text: &str) -> String {
+    let mut out = String::from("'");
+    for c in text.chars() {
+        match c {
+            '\0' => out.push_str("\\0"),
+            '\n' => out.push_str("\\n"),
+            '\r' => out.push_str("\\r"),
+            '\\' => out.push_str("\\\\"),
+            '\'' => out.push_str("''"),
+            c => out.push(c),
+        }
+    }
+    out + "'"
+}
+
+/// The default as SHOW COLUMNS tells it; of bytes, as in MySQL, what stands before the first zero.
 pub fn default_text(c: &apus_types::Column) -> Option<String> {
     match &c.default {
         DefaultValue::Literal(t) if matches!(c.ty, ColumnType::Binary { .. } | ColumnType::VarBinary { .. }) => {
-            Some(t.bytes().fold("0x".to_owned(), |hex, b| hex + &format!("{b:02X}")))
+            let shown = t.bytes().take_while(|b| *b != 0);
+            let prefix = if t.is_empty() { "" } else { "0x" };
+            Some(shown.fold(prefix.to_owned(), |hex, b| hex + &format!("{b:02X}")))
         }
         DefaultValue::Literal(t) => Some(t.clone()),
         DefaultValue::CurrentTimestamp => Some(current_timestamp(c)),
@@ -224,7 +243,6 @@ fn in_order(s: &apus_types::TableSchema) -> Vec<&apus_types::IndexDef> {
 pub fn create_table(t: &Table, next: Option<u64>) -> String {
     let s = &t.schema;
     let quote = |n: &str| format!("`{}`", n.replace('`', "``"));
-    let literal = |n: &str| format!("'{}'", n.replace('\\', "\\\\").replace('\'', "''"));
     let mut lines = Vec::new();
     for c in t.visible_columns() {
         let c = &s.columns[usize::from(c)];
@@ -269,7 +287,7 @@ pub fn create_table(t: &Table, next: Option<u64>) -> String {
         lines.push(line);
     }
     if !s.hidden_key {
-        lines.push(format!("  PRIMARY KEY ({})", key_parts::names(s, &s.primary_key)));
+        lines.push(format!("  PRIMARY KEY ({})", key_parts::written_primary(s)));
     }
     for i in in_order(s) {
         let parts = key_parts::written(s, i);
@@ -751,7 +769,7 @@ fn index_rows(t: &Table) -> Rows {
         |name: &str, unique: bool, columns: &[u16], index: Option<&IndexDef>, comments: [&str; 2], visible: bool| {
             let is_full_text = full_text::has(s, name);
             for (i, &c) in columns.iter().enumerate() {
-                let descends = index.is_some_and(|index| s.descends(index, i));
+                let descends = s.descends(index.map_or(IndexNo(0), |index| index.no), i);
                 let c = &s.columns[usize::from(c)];
                 rows.push(vec![
                     text(s.name.clone()),

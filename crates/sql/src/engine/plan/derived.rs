@@ -14,6 +14,7 @@ use super::{
     query::{Body, Derived, Given, SetOperation},
     scope::{Scope, Visible},
     select::{Output, Select, lock_of},
+    united_type::United,
 };
 use crate::engine::{
     catalog::Table,
@@ -112,6 +113,8 @@ struct Made {
     kind: Kind,
     /// How it looks; zeros in front are those of one SELECT.
     face: Option<Face>,
+    /// The column that it would be in a table.
+    united: United,
     /// Of the parts.
     exprs: Vec<Expr>,
 }
@@ -446,19 +449,20 @@ impl Planner<'_> {
                     ty: type_of_output(o, &self.param_kinds),
                     kind: o.kind,
                     face: o.shape.face.and_then(|face| face.digits_only(o.shape.ty)),
+                    united: United::of(&o.expr, o.kind, o.shape),
                     exprs: vec![o.expr.clone()],
                 })
                 .collect(),
-            Body::Set { left, right, .. } => {
+            Body::Set { operation, left, right, .. } => {
                 let pairs = self.made(left)?.into_iter().zip(self.made(right)?);
-                pairs.map(|(a, b)| self.unified(a, b)).collect::<Bound<_>>()?
+                pairs.map(|(a, b)| self.unified(*operation, a, b)).collect::<Bound<_>>()?
             }
             Body::Recursive { first, .. } => self.made(first)?,
             Body::LastRows | Body::JsonTable { .. } => Vec::new(),
         })
     }
 
-    fn unified(&self, mut a: Made, b: Made) -> Bound<Made> {
+    fn unified(&self, operation: SetOperation, mut a: Made, b: Made) -> Bound<Made> {
         a.exprs.extend(b.exprs);
         let kind = a.kind.unify(b.kind);
         let collation = match kind {
@@ -473,7 +477,8 @@ impl Planner<'_> {
         let is_same = !is_label && a.ty == b.ty && a.ty.collation().is_none_or(|c| c == collation);
         let ty = if is_same { a.ty } else { target::type_of(kind, collation) };
         let face = a.face.filter(|face| is_same && b.face == Some(*face));
-        Ok(Made { name: a.name, ty, kind, face, exprs: a.exprs })
+        let united = a.united.with(b.united, operation, kind, collation);
+        Ok(Made { name: a.name, ty, kind, face, united, exprs: a.exprs })
     }
 
     /// What a body makes, as a table; `exactly`: it is this SELECT, and no other adds rows to it.
@@ -499,8 +504,12 @@ impl Planner<'_> {
             let declared = m.face.map_or_else(String::new, |face| face.declared(m.ty));
             Column { default: DefaultValue::Null, declared, ..Column::new(m.name, m.ty) }
         };
+        let is_united = matches!(body, Body::Set { .. });
+        let shapes = made.iter().filter(|_| is_united).map(|m| m.united.shape(m.face)).collect();
         let schema = TableSchema::new("", name, made.into_iter().map(column).collect(), key_of(body));
-        Ok(Rc::new(Table::new(schema, Vec::new())))
+        let mut table = Table::new(schema, Vec::new());
+        table.shapes = shapes;
+        Ok(Rc::new(table))
     }
 }
 

@@ -30,6 +30,7 @@ mod semi_join;
 pub mod shape;
 pub mod through;
 pub mod traits;
+mod united_type;
 pub mod view;
 mod weigh;
 pub mod window;

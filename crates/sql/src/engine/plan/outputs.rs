@@ -183,10 +183,13 @@ impl Columns<'_, '_> {
             if table.is_nullable {
                 def.flags &= !column_flag::NOT_NULL;
             }
-            let shape = Shape {
-                ty: c.ty,
-                nullable: def.flags & column_flag::NOT_NULL == 0,
-                face: Face::of(table.column(c.slot)),
+            let shape = match table.table.shapes.get(usize::from(c.slot - table.first)) {
+                Some(&shape) => Shape { nullable: shape.nullable || table.is_nullable, ..shape },
+                None => Shape {
+                    ty: c.ty,
+                    nullable: def.flags & column_flag::NOT_NULL == 0,
+                    face: Face::of(table.column(c.slot)),
+                },
             };
             return Output { kind: Kind::of(c.ty), expr, def, shape };
         }

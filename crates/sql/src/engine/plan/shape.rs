@@ -296,7 +296,7 @@ fn cut(length: Option<u32>, to: Option<&Expr>) -> Option<u32> {
     }
 }
 
-fn digits_of(n: u128) -> u32 {
+pub(super) fn digits_of(n: u128) -> u32 {
     n.checked_ilog10().unwrap_or(0) + 1
 }
 
@@ -306,7 +306,7 @@ fn decimal_of(whole: Option<u32>, scale: u8) -> ColumnType {
     ColumnType::Decimal { precision, scale, unsigned: false }
 }
 
-fn digits_of_type(ty: ColumnType) -> Option<(u32, u32)> {
+pub(super) fn digits_of_type(ty: ColumnType) -> Option<(u32, u32)> {
     match ty {
         ColumnType::Int { bits, unsigned } => Some(match bits {
             8 => (3, 0),
@@ -323,7 +323,7 @@ fn digits_of_type(ty: ColumnType) -> Option<(u32, u32)> {
 }
 
 /// Most characters of a column's values as texts; `None`: not known, or a long text.
-fn chars_of_type(ty: ColumnType) -> Option<u32> {
+pub(super) fn chars_of_type(ty: ColumnType) -> Option<u32> {
     let fraction = |decimals: u8| if decimals == 0 { 0 } else { u32::from(decimals) + 1 };
     match ty {
         ColumnType::Int { unsigned, .. } => digits_of_type(ty).map(|(whole, _)| whole + u32::from(!unsigned)),

@@ -3,12 +3,11 @@
 //! It is put together from columns and keys as CREATE TABLE does it, so the same is refused. What the statement does not name is taken over: indexes by the names of their columns, constraints, foreign keys, options.
 
 use apus_types::{
-    Column, ColumnType, IndexDef, TableSchema,
+    Column, ColumnType, IndexDef, IndexNo, TableSchema,
     foreign_key::ForeignKey,
     schema::{DefaultValue, IndexState},
 };
 
-use super::whole;
 use crate::engine::{
     alter::{self, AlterClause, Anew},
     catalog::Catalog,
@@ -16,7 +15,7 @@ use crate::engine::{
     errors::{self, Result},
     foreign_key::{ParentKey, define},
     full_text,
-    key_parts::{self, IndexClause},
+    key_parts::{self, IndexClause, PrimaryKey},
     rules::functional,
     session::Session,
 };
@@ -73,7 +72,7 @@ pub fn remade(
     indexes.extend(read.new_indexes().iter().chain(read.full_texts()).cloned());
     let has_part = indexes.iter().any(|i| i.name.as_deref() == Some(key_parts::PRIMARY));
     if has_part && primary.is_some() {
-        return Err(whole::multiple_primary());
+        return Err(errors::multiple_primary());
     }
     let list = columns.iter().map(|(column, _)| column.clone()).collect();
     let definitions = Definitions { columns: list, indexes, primary, ..Definitions::default() };
@@ -100,27 +99,30 @@ pub fn remade(
     Ok(Remade { table, from, foreign_keys })
 }
 
-/// The names of the primary key's columns.
 fn primary(
     old: &TableSchema,
     read: &AlterClause,
     name_of: impl Fn(u16) -> Option<String>,
-) -> Result<Option<Vec<String>>> {
+) -> Result<Option<PrimaryKey>> {
     let has_part = old.indexes.iter().any(|index| index.name == key_parts::PRIMARY);
-    let mut kept: Vec<String> = old.primary_key.iter().filter_map(|&c| name_of(c)).collect();
+    let mut kept = PrimaryKey::default();
+    for (at, name) in old.primary_key.iter().enumerate().filter_map(|(at, &c)| Some((at, name_of(c)?))) {
+        kept.descending.extend(old.descends(IndexNo(0), at).then_some(kept.columns.len() as u16));
+        kept.columns.push(name);
+    }
     if old.hidden_key {
-        kept.clear();
+        kept = PrimaryKey::default();
     }
     if read.whole.drop_primary {
         if old.hidden_key && !has_part {
             return Err(cant_drop(key_parts::PRIMARY));
         }
-        kept.clear();
+        kept = PrimaryKey::default();
     }
     match &read.whole.primary {
-        Some(_) if !kept.is_empty() || has_part && !read.whole.drop_primary => Err(whole::multiple_primary()),
+        Some(_) if !kept.columns.is_empty() || has_part && !read.whole.drop_primary => Err(errors::multiple_primary()),
         Some(new) => Ok(Some(new.clone())),
-        None => Ok((!kept.is_empty()).then_some(kept)),
+        None => Ok((!kept.columns.is_empty()).then_some(kept)),
     }
 }
 
@@ -176,14 +178,14 @@ fn kept_index(old: &TableSchema, index: &IndexDef, columns: &[(Column, Option<u1
     for (at, column) in index.columns.iter().enumerate() {
         if let Some(text) = functional::expression(&old.columns[usize::from(*column)]) {
             let place = names.len() as u16;
-            descending.extend(old.descends(index, at).then_some(place));
+            descending.extend(old.descends(index.no, at).then_some(place));
             expressions.push((place, text.to_owned()));
             names.push(String::new());
             lengths.push(0);
             continue;
         }
         let Some((now, _)) = columns.iter().find(|(_, from)| *from == Some(*column)) else { continue };
-        descending.extend(old.descends(index, at).then_some(names.len() as u16));
+        descending.extend(old.descends(index.no, at).then_some(names.len() as u16));
         names.push(now.name.clone());
         let length = index.prefix(at).map_or(0, |n| u32::try_from(n).unwrap_or(0));
         // A beginning that is all of it now.

@@ -6,6 +6,7 @@ use crate::engine::{
     alter::{self, AlterClause},
     characters::Characters,
     errors::{self, Result},
+    key_parts::PrimaryKey,
     labels,
     rules::read,
     table_options::{self, OwnOption},
@@ -47,7 +48,7 @@ enum Algorithm {
 
 #[derive(Debug, Default)]
 pub struct Whole {
-    pub primary: Option<Vec<String>>,
+    pub primary: Option<PrimaryKey>,
     pub drop_primary: bool,
     pub rename_indexes: Vec<(String, String)>,
     pub auto_increment: Option<u64>,
@@ -114,11 +115,11 @@ impl Whole {
 
     /// # Errors
     /// 1068: there is one already.
-    pub fn add_primary(&mut self, key: Option<Vec<String>>) -> Result<()> {
+    pub fn add_primary(&mut self, key: Option<PrimaryKey>) -> Result<()> {
         let Some(key) = key else { return Ok(()) };
         match self.primary.replace(key) {
             None => Ok(()),
-            Some(_) => Err(multiple_primary()),
+            Some(_) => Err(errors::multiple_primary()),
         }
     }
 
@@ -294,8 +295,4 @@ fn lock(word: &str) -> Result<bool> {
 
 fn not_this_way(what: &str, reason: &str, instead: &str) -> SqlError {
     SqlError::new(1846, b"0A000", format!("{what} is not supported. Reason: {reason}. Try {instead}."))
-}
-
-pub fn multiple_primary() -> SqlError {
-    SqlError::new(1068, b"42000", "Multiple primary key defined")
 }
