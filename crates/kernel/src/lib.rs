@@ -27,6 +27,8 @@ mod random;
 mod report;
 mod session;
 #[cfg(test)]
+mod tests_round;
+#[cfg(test)]
 mod tests_session;
 mod timers;
 mod trace;

@@ -7,6 +7,10 @@ pub const TICK_NS: u64 = 10_000_000;
 pub const STUCK_TICKS: u32 = 500;
 /// After so many its node begins to say so.
 pub const STUCK_WARN_TICKS: u32 = STUCK_TICKS / 2;
+/// What the signals of a round may cost at worst, as their blocks say it ([`crate::Context::spend`]), before the executor looks at sockets, disks and the clock again. Work in
+/// slices asks for its next slice by a signal to itself: without this a round would do as many slices as it may execute signals, which is seconds. A quarter of the shortest silence; a
+/// single signal may cost as much, so a round may cost twice that.
+pub const ROUND_SPENT_NS: u64 = 20_000_000;
 /// Ticks in which a worker has waited for a commit of an epoch that is to end, after which it says so, again and again: 1 s. After
 /// [`STUCK_TICKS`] the node that does not answer ends. The longest legal wait is that of a slice, and of links that are full.
 pub const EPOCH_LATE_TICKS: u32 = 100;

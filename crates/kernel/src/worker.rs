@@ -21,7 +21,10 @@ use apus_types::{Epoch, ErrorCode, NodeId, hash::hash_key};
 use crate::{
     Block, Context, Counters, DiskDone, FaultRule, Request, WorkerConfig,
     core::{Core, Lease},
-    limits::{BUFFER_BYTES_KEPT, CLIENT_UNSENT_SOFT, DEFERRED_BYTES_SOFT, JOB_BYTES_MAX, JOB_BYTES_SOFT, TICK_NS},
+    limits::{
+        BUFFER_BYTES_KEPT, CLIENT_UNSENT_SOFT, DEFERRED_BYTES_SOFT, JOB_BYTES_MAX, JOB_BYTES_SOFT, ROUND_SPENT_NS,
+        TICK_NS,
+    },
     links::{is_data_plane, is_of_operator, may_say},
     watchdog::Watchdog,
 };
@@ -330,10 +333,11 @@ impl Worker {
         }
     }
 
-    /// Executes up to about `budget` signals of the job buffer; returns how many.
+    /// Executes up to about `budget` signals of the job buffer, fewer where they cost much ([`ROUND_SPENT_NS`]); returns how many.
     pub fn run(&mut self, budget: usize) -> usize {
         let mut executed = 0;
-        while executed < budget && self.core.stop.is_none() {
+        let spent_max = self.core.spent.sum.saturating_add(ROUND_SPENT_NS);
+        while executed < budget && self.core.spent.sum < spent_max && self.core.stop.is_none() {
             if self.running_at == self.running.len() {
                 self.running.clear();
                 self.running.shrink_to(BUFFER_BYTES_KEPT);
@@ -345,7 +349,7 @@ impl Worker {
             }
             let running = std::mem::take(&mut self.running);
             let mut rest = &running[self.running_at..];
-            while executed < budget && !rest.is_empty() {
+            while executed < budget && self.core.spent.sum < spent_max && !rest.is_empty() {
                 let (envelope, body, tail) = own_frame(rest);
                 self.dispatch(&envelope, body);
                 executed += 1;

@@ -36,6 +36,7 @@ use apus_types::{
 use super::{
     LocalDataManager, RowAt,
     checkpoint::COMMITS_MAX,
+    ends::{ROW_NS_MAX, is_short},
     redo::{Asked, State},
 };
 use crate::buffers::follow_lasting;
@@ -105,7 +106,8 @@ const IDLE_MAX: usize = 1024;
 /// A larger one is not kept.
 const IDLE_BYTES: usize = 64 << 10;
 /// Rows that get their index entries in one step.
-const INDEXED: usize = 2048;
+const INDEXED: usize = 200;
+const _: () = assert!(is_short(INDEXED, ROW_NS_MAX));
 /// QMGR is told how far this is so often.
 const TELL_NS: u64 = 500_000_000;
 /// The body of the `LdmContinueOrd` that asks for the next step.
@@ -268,6 +270,7 @@ impl LocalDataManager {
                     (self.progress.loaded, self.progress.replayed) = (replay.loaded, replay.rows);
                     let Some(redo) = &mut self.redo else { return };
                     redo.state = State::Reading(reader, replay, order);
+                    ctx.spend(self.slices.rows as usize, ROW_NS_MAX);
                     return ctx.send(self.me, Kind::LdmContinueOrd, |out| out.push(CONTINUE_RESTORE));
                 }
             }
@@ -355,7 +358,10 @@ impl LocalDataManager {
         let State::Indexing(_, replay, _) = &mut redo.state else { return };
         let step = match replay.indexes.last() {
             Some(&(table, partition, no)) => match self.tables.fragment_mut(table, partition) {
-                Some(fragment) => fragment.build_index(no, replay.row, INDEXED),
+                Some(fragment) => {
+                    ctx.spend(INDEXED, ROW_NS_MAX);
+                    fragment.build_index(no, replay.row, INDEXED)
+                }
                 None => Ok(None),
             },
             None => return self.all_is_restored(ctx),
