@@ -1,128 +1,128 @@
 #!/usr/bin/env python3
-"""What durability costs: native inserts, updates and deletes with the log off, on, and awaited by each commit; and how fast a cluster is back.
+"""What durability costs: native inserts, updates and deletes with the log off, on, and awaited by each commit; in batches and one by one, of small rows and larger.
 
-Three clusters (`apus dev`, two data nodes) in turn, `--rounds` times: without a directory; with one, class `replicated`; with one, class `disk`. Ratios are of medians.
-After its last round the rows of the second are inserted again, all its processes are killed, and it is started again. The disk's own rate is measured beside it.
+For each size of rows and each number of keys per request three clusters (`apus dev`, two data nodes) in turn, `--rounds` times: without a directory; with one, class `replicated`;
+with one, class `disk`. Each phase is measured for `--seconds` at least: inserts and deletes, which go over each key once, are repeated until then. Ratios are of medians. Then one client with
+one request in flight: how long one row takes. The disk's own rate is measured beside it.
 
-    scripts/perf/log.py                                 print the tables
-    scripts/perf/log.py --write docs/performance.md     and put them between that file's markers
+    scripts/perf/log.py                                            print the tables
+    scripts/perf/log.py --seconds 60 --batches 64 --rows 16+100 --write docs/performance.md   the long form, put between that file's markers
 """
 
 import argparse
-import os
-import pathlib
-import re
-import statistics
-import sys
-import time
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "tests"))
-sys.path.insert(0, str(ROOT / "scripts" / "perf"))
+import native  # (puts tests/ on the path)
+import peers
 
-import compare  # noqa: E402
-from lib.cluster import Cluster  # noqa: E402
-from lib.harness import Scenario, alive, wait_until  # noqa: E402
-
-compare.BEGIN, compare.END = "<!-- log table: begin -->", "<!-- log table: end -->"
-MODES = ["off", "replicated", "disk"]
 PHASES = ["insert", "update", "delete"]
+SINGLE = ["insert", "read", "update", "delete"]
 
 
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=3, help="runs of each cluster; medians count (3)")
-    parser.add_argument("--seconds", type=int, default=5, help="seconds of updates (5)")
-    parser.add_argument("--keys", type=int, default=1_000_000, help="rows (1,000,000)")
-    parser.add_argument("--batch", type=int, default=64, help="keys per request (64)")
+    parser.add_argument("--seconds", type=int, default=2, help="seconds of each phase, at least (2)")
+    parser.add_argument("--modes", default=",".join(native.MODES), help="the first is what the others are compared with (off,replicated,disk)")
+    parser.add_argument("--rows", default="8+8,16+100", help="bytes of key and value, comma-separated (8+8,16+100)")
+    parser.add_argument("--batches", default="64,1", help="keys per request, comma-separated (64,1)")
+    parser.add_argument("--keys", type=int, default=500_000, help="rows, a tenth of it where requests have one key (500,000)")
+    parser.add_argument("--threads", type=int, help="threads of the load, each with its client (as `apus bench kv`)")
+    parser.add_argument("--in-flight", type=int, help="requests in flight per thread (as `apus bench kv`)")
+    parser.add_argument("--single", type=int, default=5_000, help="requests of each kind by one client with one in flight; 0: none (5,000)")
+    parser.add_argument("--memory", type=int, default=4096, help="MiB of each data node (4096)")
     parser.add_argument("--write", metavar="FILE", help="put the tables between the markers of this file")
     return parser.parse_args()
 
 
-def bench(cluster, args, phases):
-    """Operations per second by phase."""
-    command = ["bench", "kv", f"--keys={args.keys}", f"--batch={args.batch}", f"--seconds={args.seconds}", f"--phases={','.join(phases)}"]
-    _, text = cluster.apus(*command, seconds=900)
-    rates = dict(re.findall(r"^(\w+) +([\d,]+) operations/s", text, re.MULTILINE))
-    if re.search(r"errors [1-9]|wrong [1-9]|missing [1-9]", text):
-        raise SystemExit(text)
-    return {phase: int(rates[phase].replace(",", "")) for phase in phases}
+class Cell:
+    """One size of rows, one number of keys per request; operations per second of each run by mode."""
+
+    def __init__(self, row, batch, args):
+        self.row, self.batch, self.args, self.runs = row, batch, args, {mode: [] for mode in args.modes}
+        key_size, value_size = map(int, row.split("+"))
+        keys = args.keys if batch > 1 else max(1000, args.keys // 10)
+        self.load = {"keys": keys, "key_size": key_size, "value_size": value_size, "batch": batch, "threads": args.threads, "in_flight": args.in_flight}
+
+    def measure(self, cluster):
+        """Operations per second by phase."""
+        done = {phase: [run] for phase, run in native.kv(cluster, PHASES, seconds=self.args.seconds, **self.load).items()}
+
+        def seconds(phase):
+            return sum(run.seconds for run in done[phase])
+
+        while min(seconds("insert"), seconds("delete")) < self.args.seconds:
+            for phase, run in native.kv(cluster, ["insert", "delete"], **self.load).items():
+                done[phase].append(run)
+        return {phase: sum(run.operations for run in done[phase]) / seconds(phase) for phase in PHASES}
+
+    def lines(self):
+        for phase in PHASES:
+            first, *others = ([run[phase] for run in runs] for runs in self.runs.values())
+            base = native.medians(first)
+            line = f"| {self.row} | {self.batch} | {phase} | {base:,.0f} |"
+            for rates in others:
+                line += f" {native.medians(rates):,.0f} | {native.medians(rates) / base:.2f} |"
+            yield line
 
 
-def start(scenario, mode, number, directory):
-    options = {} if mode == "off" else {"dir": directory}
-    cluster = Cluster(scenario, name=f"{mode}-{number}", **options).__enter__()
-    if mode != "off":
-        cluster.apus("cluster", "set", f"durability={mode}")
-    return cluster
+def single(cluster, args):
+    """One client, one key, one request in flight, in a table of `--keys` rows of 16 + 100 bytes: {phase: what it did}."""
+    alone = {"batch": 1}
+    found = native.kv(cluster, ["insert", "delete"], "--single-thread", keys=args.single, **alone)
+    native.kv(cluster, ["insert"], keys=args.keys, batch=64)
+    return found | native.kv(cluster, ["read", "update"], "--single-thread", keys=args.keys, ops=args.single, **alone)
 
 
-def one_run(scenario, mode, number, args):
-    cluster = start(scenario, mode, number, scenario.directory / f"data-{mode}-{number}")
-    try:
-        return bench(cluster, args, PHASES)
-    finally:
-        cluster.stop()
+def measured(scenario, args):
+    """The cells, and what a single client found by mode."""
+    cells = [Cell(row, int(batch), args) for row in args.rows.split(",") for batch in args.batches.split(",")]
+    singles = {mode: [] for mode in args.modes}
+    for place, cell in enumerate(cells):
+        for number, mode in native.in_turn(args.modes, args.rounds):
+            with native.cluster(scenario, mode, f"{mode}-{place}-{number}", memory=args.memory) as cluster:
+                cell.runs[mode].append(cell.measure(cluster))
+            print(cell.row, cell.batch, mode, {phase: round(rate) for phase, rate in cell.runs[mode][-1].items()}, flush=True)
+    for number, mode in native.in_turn(args.modes, args.rounds if args.single else 0):
+        with native.cluster(scenario, mode, f"{mode}-single-{number}", memory=args.memory) as cluster:
+            singles[mode].append(single(cluster, args))
+        print("single", mode, {phase: (run.p50, run.p99) for phase, run in singles[mode][-1].items()}, flush=True)
+    return cells, singles
 
 
-def restart(scenario, args):
-    """Seconds from the start of everything to the first statement, and what the nodes say of it."""
-    directory = scenario.directory / "restart"
-    cluster = start(scenario, "replicated", "before", directory)
-    bench(cluster, args, ["insert", "update"])
-    time.sleep(1)  # class replicated: what was written is on disk within tenths of a second
-    pids = [cluster.process.pid, *cluster.everyone().values()]
-    [os.kill(pid, 9) for pid in pids]
-    cluster.process.wait()
-    wait_until(lambda: not any(alive(pid) for pid in pids), 60, "all are gone")
-    began = time.monotonic()
-    cluster = Cluster(scenario, name="restarted", dir=directory).__enter__()
-    seconds = time.monotonic() - began
-    said = [re.search(r"put back .*", log.read_text()) for log in sorted(directory.glob("data-*.log"))]
-    cluster.stop()
-    return seconds, [found.group(0) for found in said if found]
+def rates_table(cells, modes):
+    first, *others = (native.SHOWN[mode] for mode in modes)
+    yield f"| bytes of a row | keys per request | | {first}, /s |" + "".join(f" {name}, /s | ratio |" for name in others)
+    yield "|---|---:|---|---:|" + "---:|---:|" * len(others)
+    for cell in cells:
+        yield from cell.lines()
 
 
-def syncs_per_second(directory):
-    """Appends of 4 KiB, each with fdatasync, for two seconds."""
-    with open(directory / "syncs", "wb", buffering=0) as file:
-        began, count = time.monotonic(), 0
-        while time.monotonic() < began + 2:
-            file.write(bytes(4096))
-            os.fdatasync(file.fileno())
-            count += 1
-    return count / 2
+def single_table(singles):
+    yield "| |" + "".join(f" {native.SHOWN[mode]}: p50 / p99 us |" for mode in singles)
+    yield "|---|" + "---:|" * len(singles)
+    for phase in SINGLE:
+        times = (f" {native.medians(runs, lambda run: run[phase].p50):,.1f} / {native.medians(runs, lambda run: run[phase].p99):,.1f} |" for runs in singles.values())
+        yield f"| {phase} |" + "".join(times)
 
 
 def main():
     args = arguments()
-    scenario = Scenario("log")
+    args.modes = args.modes.split(",")
+    scenario = peers.scenario("log")
     with scenario.cleanup:
-        syncs = syncs_per_second(scenario.directory)
-        rates = {mode: [] for mode in MODES}
-        for number in range(args.rounds):
-            for mode in MODES if number % 2 == 0 else reversed(MODES):
-                rates[mode].append(one_run(scenario, mode, number, args))
-                print(mode, rates[mode][-1], flush=True)
-        seconds, said = restart(scenario, args)
-        syncs = statistics.median([syncs, syncs_per_second(scenario.directory)])
-    median = {mode: {phase: statistics.median(run[phase] for run in runs) for phase in PHASES} for mode, runs in rates.items()}
-    lines = ["| | log off, /s | on, class replicated, /s | ratio | on, class disk, /s | ratio |", "|---|---:|---:|---:|---:|---:|"]
-    for phase in PHASES:
-        off, on, disk = (median[mode][phase] for mode in MODES)
-        lines.append(f"| {phase} | {off:,.0f} | {on:,.0f} | {on / off:.2f} | {disk:,.0f} | {disk / off:.2f} |")
-    text = "\n".join([
-        f"{', '.join(compare.host())}; the disk makes {syncs:,.0f} appends of 4 KiB with fdatasync per second.",
-        f"{args.keys:,} rows of 16 + 100 bytes, {args.batch} keys per request, two data nodes that share the machine with their load; medians of {args.rounds} runs in alternation.",
-        f"Command: `{' '.join(['scripts/perf/log.py', *sys.argv[1:]])}`",
-        "",
-        *lines,
-        "",
-        f"All processes killed after inserts and {args.seconds} s of updates: the cluster serves again {seconds:.1f} s after it is started. Its nodes, at the same time: " + "; ".join(said) + ".",
-    ])
-    if args.write:
-        compare.put(pathlib.Path(args.write), text)
-    print(f"\n{text}")
+        native.on_disk(scenario.directory)
+        machine = native.Machine(scenario)
+        cells, singles = measured(scenario, args)
+        text = "\n".join([
+            f"{machine}.",
+            f"{args.keys:,} rows, or a tenth of it where requests have one key; two data nodes, which share the machine with their load; {args.seconds} s of each phase at least, medians of {args.rounds} runs in "
+            f"alternation. {peers.command()}",
+            "",
+            *rates_table(cells, args.modes),
+        ])
+        if args.single:
+            text += "\n".join(["", "", f"One client, one request of one key in flight, rows of 16 + 100 bytes, {args.single:,} requests of each kind (reads and updates in a table of {args.keys:,}):", "", *single_table(singles)])
+    peers.publish(args, "log table", text)
 
 
 if __name__ == "__main__":

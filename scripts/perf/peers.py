@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import signal
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -9,9 +10,9 @@ sys.path.insert(0, str(ROOT / "tests"))
 sys.path.insert(0, str(ROOT / "scripts" / "perf"))
 
 import compare  # noqa: E402
-from lib.harness import run  # noqa: E402
+from lib.harness import Scenario, run  # noqa: E402
 from lib.mariadb import MariaDb  # noqa: E402
-from lib.mysql import MySql  # noqa: E402
+from lib.mysql import VERSION, MySql  # noqa: E402
 
 INNODB = ["--innodb-flush-log-at-trx-commit=0", "--innodb-buffer-pool-size=4G", "--performance-schema=OFF", "--max-connections=500"]
 MARIADB = [*INNODB, "--innodb-log-file-size=1G", "--skip-log-bin"]
@@ -33,14 +34,30 @@ def go_first():
     os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))
 
 
-def machine():
+def machine(servers=("mariadb", "mysql")):
+    """Processors, load, commit, and the versions of the servers that Apus is compared with."""
     processors, commit = compare.host()
-    _, version = run(["mariadbd", "--version"])
-    version = version.split("Ver ", 1)[-1].split(" for ", 1)[0]
     load = f"load average {os.getloadavg()[0]:.1f}"
     if os.sched_getscheduler(0) == os.SCHED_RR:
         load += ", all that is measured at real-time priority"
-    return f"{processors}, {load}, {commit}; MariaDB {version}, MySQL 9.7.4"
+    versions = {"mariadb": mariadb_version, "mysql": lambda: f"MySQL {VERSION}"}
+    beside = ", ".join(versions[name]() for name in servers)
+    return f"{processors}, {load}, {commit}" + (f"; {beside}" if beside else "")
+
+
+def mariadb_version():
+    _, version = run(["mariadbd", "--version"])
+    return "MariaDB " + version.split("Ver ", 1)[-1].split(" for ", 1)[0]
+
+
+def scenario(name):
+    """A scenario whose servers and files go also when it is told to stop."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(f"{name}: told to stop"))
+    return Scenario(name)
+
+
+def command():
+    return f"Command: `{' '.join([f'scripts/perf/{pathlib.Path(sys.argv[0]).name}', *sys.argv[1:]])}`"
 
 
 def put(path, name, text):
@@ -49,3 +66,10 @@ def put(path, name, text):
     head, rest = path.read_text().split(begin, 1)
     _, foot = rest.split(end, 1)
     path.write_text(f"{head}{begin}\n{text}\n{end}{foot}")
+
+
+def publish(args, name, text):
+    """Prints what was measured, and puts it where `--write` says."""
+    if args.write:
+        put(pathlib.Path(args.write), name, text)
+    print(f"\n{text}")

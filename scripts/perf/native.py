@@ -1,0 +1,183 @@
+"""What the measurements of Apus by itself share: clusters by durability, `apus bench kv`, the disk, and what a data node writes to it.
+
+A measurement of durability on a memory file system would measure nothing, so `on_disk` refuses that, and a disk that has no room."""
+
+import contextlib
+import os
+import pathlib
+import re
+import shutil
+import statistics
+import subprocess
+import threading
+import time
+
+import peers  # noqa: F401  (puts tests/ on the path)
+from lib.cluster import Cluster
+from lib.harness import BINARY, check, run
+
+MODES = ["off", "replicated", "disk"]
+SHOWN = {"off": "log off", "replicated": "log on, class replicated", "disk": "log on, class disk"}
+NUMBER = r"([\d,.]+)"
+PHASE = re.compile(rf"^(\w+) +{NUMBER} operations/s, .* batch latency p50 {NUMBER} p99 {NUMBER} .*; {NUMBER} operations in {NUMBER} s, ", re.M)
+GIB = 1 << 30
+
+
+def number(text):
+    return float(text.replace(",", ""))
+
+
+class Phase:
+    """One phase of `apus bench kv`: operations and seconds, latency of a request in microseconds."""
+
+    def __init__(self, p50, p99, operations, seconds):
+        self.p50, self.p99, self.operations, self.seconds = p50, p99, operations, seconds
+
+    @property
+    def rate(self):
+        return self.operations / self.seconds
+
+
+def phases(text):
+    """{phase: what it did}; a failure if anything went wrong in it."""
+    check(not re.search(r"errors [1-9]|wrong [1-9]|missing [1-9]", text), text)
+    return {name: Phase(number(p50), number(p99), number(count), max(number(seconds), 0.01)) for name, _, p50, p99, count, seconds in PHASE.findall(text)}
+
+
+def kv_command(wanted, **options):
+    return ["bench", "kv", f"--phases={','.join(wanted)}", *(f"--{name.replace('_', '-')}={value}" for name, value in options.items() if value is not None)]
+
+
+def kv(cluster, wanted, *flags, **options):
+    """Runs phases of `apus bench kv`: {phase: what it did}."""
+    _, text = cluster.apus(*kv_command(wanted, **options), *flags, seconds=3600)
+    found = phases(text)
+    check(list(found) == list(wanted), text)
+    return found
+
+
+@contextlib.contextmanager
+def cluster(scenario, mode, name, **options):
+    """Two data nodes: `off`, without a directory; `replicated` and `disk`, with one and that class. Its files go with it."""
+    directory = scenario.directory / f"{name}.d"
+    if mode != "off":
+        options["dir"] = directory
+    try:
+        with Cluster(scenario, name=name, **options) as started:
+            if mode != "off":
+                started.apus("cluster", "set", f"durability={mode}")
+            yield started
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+        shutil.rmtree(scenario.directory / name, ignore_errors=True)
+
+
+def on_disk(directory, gib=20):
+    """Refuses a directory in memory, and a disk with less room than so many GiB."""
+    kind = subprocess.run(["stat", "-f", "-c", "%T", directory], capture_output=True, text=True, check=True).stdout.strip()
+    if kind in ("tmpfs", "ramfs"):
+        raise SystemExit(f"{directory} is in memory ({kind}): what a disk costs cannot be measured there; unmount /tmp, or mount a disk there")
+    free = shutil.disk_usage(directory).free
+    if free < gib * GIB:
+        raise SystemExit(f"{directory} has {free / GIB:.0f} GiB free, this measurement may need {gib}: make room, or ask for fewer rows")
+
+
+def syncs_per_second(directory, seconds=2):
+    """Appends of 4 KiB, each with fdatasync."""
+    path = pathlib.Path(directory) / "syncs"
+    with open(path, "wb", buffering=0) as file:
+        began, count = time.monotonic(), 0
+        while time.monotonic() < began + seconds:
+            file.write(bytes(4096))
+            os.fdatasync(file.fileno())
+            count += 1
+    path.unlink()
+    return count / seconds
+
+
+class Machine:
+    """The line above a table. Made before the load that it would otherwise tell of; the disk is asked again at the end."""
+
+    def __init__(self, scenario, servers=(), disk=True):
+        self.line, self.directory = peers.machine(servers), scenario.directory
+        self.syncs = [syncs_per_second(self.directory)] if disk else []
+
+    def __str__(self):
+        if not self.syncs:
+            return self.line
+        both = [*self.syncs, syncs_per_second(self.directory)]
+        return f"{self.line}; the disk makes {statistics.mean(both):,.0f} appends of 4 KiB with fdatasync per second ({both[0]:,.0f} before, {both[1]:,.0f} after)"
+
+
+def files_of(cluster, node):
+    """The directory with a data node's logs and checkpoints."""
+    return pathlib.Path(cluster.describe()["dir"]) / "files" / f"data-{node}"
+
+
+def checkpoints(files):
+    """How many checkpoints a node has made that count, over all its workers: the newest turn in each control file, as `apus inspect` prints it."""
+    _, text = run([BINARY, "inspect", *sorted(files.glob("redo-*.ctl"))])
+    newest, turns = 0, []
+    for line in text.splitlines():
+        if found := re.match(r"checkpoint \d+, turn (\d+)", line):
+            newest = max(newest, int(found.group(1)))
+        elif ": control file of" in line:
+            turns.append(newest)
+            newest = 0
+    check(len(turns) > 0, f"no control file in {files}:\n{text}")
+    return sum(turns)
+
+
+def written(pid):
+    """Bytes that a process has given to the disk. What is replaced or removed before it gets there counts at most once."""
+    with open(f"/proc/{pid}/io") as file:
+        counted = dict(line.split(": ") for line in file.read().splitlines())
+    return int(counted["write_bytes"]) - int(counted["cancelled_write_bytes"])
+
+
+class CheckpointFiles(threading.Thread):
+    """Looks at a data node's checkpoint files every 50 ms: when they grew, and by how much. In a `with`."""
+
+    def __init__(self, files):
+        super().__init__(daemon=True)
+        self.files, self.sizes, self.bytes, self.grew, self.ended = files, {}, 0, [], threading.Event()
+
+    def __enter__(self):
+        self.look()
+        self.bytes, self.grew = 0, []
+        self.counted = checkpoints(self.files)
+        self.start()
+        return self
+
+    def __exit__(self, *_):
+        self.ended.set()
+        self.join()
+        self.look()
+        self.counted = checkpoints(self.files) - self.counted
+
+    def run(self):
+        while not self.ended.wait(0.05):
+            self.look()
+
+    def look(self):
+        for path in self.files.glob("lcp-*.data"):
+            with contextlib.suppress(FileNotFoundError):
+                more = path.stat().st_size - self.sizes.get(path.name, 0)
+                if more > 0:
+                    self.sizes[path.name] = self.sizes.get(path.name, 0) + more
+                    self.bytes += more
+                    self.grew.append(time.monotonic())
+
+    def grew_between(self, begin, end):
+        return any(begin <= at <= end for at in self.grew)
+
+
+def medians(runs, value=lambda run: run):
+    return statistics.median(map(value, runs))
+
+
+def in_turn(kinds, rounds):
+    """All kinds, `rounds` times, forwards and backwards: (number of the round, kind)."""
+    for turn in range(rounds):
+        for kind in kinds if turn % 2 == 0 else list(reversed(kinds)):
+            yield turn, kind
