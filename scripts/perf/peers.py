@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import shlex
 import signal
 import sys
 
@@ -17,8 +18,8 @@ from lib.mysql import VERSION, MySql  # noqa: E402
 INNODB = ["--innodb-flush-log-at-trx-commit=0", "--innodb-buffer-pool-size=4G", "--performance-schema=OFF", "--max-connections=500"]
 MARIADB = [*INNODB, "--innodb-log-file-size=1G", "--skip-log-bin"]
 MYSQL = [*INNODB, "--innodb-redo-log-capacity=1G"]
-SETTINGS = ("InnoDB: 4 GiB buffer pool, 1 GiB of log, no binary log, no performance schema, doublewrite as it comes; Apus: two data nodes, each row "
-            "twice, in memory")
+INNODB_SETTINGS = "InnoDB: 4 GiB buffer pool, 1 GiB of log, no binary log, no performance schema, doublewrite as it comes"
+SETTINGS = f"{INNODB_SETTINGS}; Apus: two data nodes, each row twice, in memory"
 
 
 def mariadb(scenario):
@@ -57,7 +58,7 @@ def scenario(name):
 
 
 def command():
-    return f"Command: `{' '.join([f'scripts/perf/{pathlib.Path(sys.argv[0]).name}', *sys.argv[1:]])}`"
+    return f"Command: `{shlex.join([f"scripts/perf/{pathlib.Path(sys.argv[0]).name}", *sys.argv[1:]])}`"
 
 
 def put(path, name, text):

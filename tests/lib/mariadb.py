@@ -25,22 +25,25 @@ class MariaDb:
         self.options = options
 
     def __enter__(self):
-        data = self.directory / "data"
         self.directory.mkdir(parents=True, exist_ok=True)
         run(["mariadb-install-db", "--no-defaults", "--user=root", "--auth-root-authentication-method=normal",
-             "--skip-test-db", f"--datadir={data}"], seconds=120)
+             "--skip-test-db", f"--datadir={self.directory / 'data'}"], seconds=120)
+        self.start()
+        return self
+
+    def start(self, seconds=60):
+        """Starts the server on what is there, and waits until it answers."""
         network = [f"--port={self.port}", "--bind-address=127.0.0.1"] if self.port else ["--skip-networking"]
-        command = [SERVER, "--no-defaults", "--user=root", f"--datadir={data}", f"--socket={self.socket}",
+        command = [SERVER, "--no-defaults", "--user=root", f"--datadir={self.directory / 'data'}", f"--socket={self.socket}",
                    f"--pid-file={self.directory / 'pid'}", "--character-set-server=utf8mb4",
                    "--collation-server=utf8mb4_general_ci", *network, *self.options]
         with open(self.log, "wb") as log:
             self.process = spawn(command, stdout=log, stderr=log)
         try:
-            wait_until(self._answers, 60, "mariadbd answers")
+            wait_until(self._answers, seconds, "mariadbd answers")
         except BaseException:
             end(self.process)
             raise
-        return self
 
     def _answers(self):
         check(self.process.poll() is None, f"mariadbd ended:\n{tail(self.log.read_text(errors='replace'))}")
