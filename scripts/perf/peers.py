@@ -58,7 +58,9 @@ def scenario(name):
 
 
 def command():
-    return f"Command: `{shlex.join([f"scripts/perf/{pathlib.Path(sys.argv[0]).name}", *sys.argv[1:]])}`"
+    """What was called, for whoever repeats it."""
+    line = [f"scripts/perf/{pathlib.Path(sys.argv[0]).name}", *sys.argv[1:]]
+    return f"Command: `{shlex.join(line)}`"
 
 
 def put(path, name, text):
