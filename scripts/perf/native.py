@@ -145,7 +145,7 @@ class CheckpointFiles(threading.Thread):
     def __enter__(self):
         self.look()
         self.bytes, self.grew = 0, []
-        self.counted = checkpoints(self.files)
+        self.before = checkpoints(self.files)
         self.start()
         return self
 
@@ -153,7 +153,11 @@ class CheckpointFiles(threading.Thread):
         self.ended.set()
         self.join()
         self.look()
-        self.counted = checkpoints(self.files) - self.counted
+        self.counted = self.finished()
+
+    def finished(self):
+        """Checkpoints that were finished since the beginning."""
+        return checkpoints(self.files) - self.before
 
     def run(self):
         while not self.ended.wait(0.05):

@@ -1,0 +1,219 @@
+#!/usr/bin/env python3
+"""What sysbench (oltp_read_write) feels of a checkpoint, and of a data node that comes back: 99th percentile, second by second.
+
+Two clusters (`apus dev --dir`, two data nodes) with the same tables run all the time, and one of them at a time gets load, at half the rate that the first one could take (`--rate`).
+`--rounds` times in turn:
+
+    nothing         the first cluster, whose checkpoints begin behind `--no-checkpoint-log` MiB of log, so that none does
+    a checkpoint    the second cluster, where they begin behind `--checkpoint-log` MiB: the seconds in which a node's checkpoint file grew
+    own disk        the first cluster: node 2 is killed and removed, load begins, node 2 is started again: the seconds from then until it is a full member
+    no disk         the same, after its directory was removed
+
+What proves it: checkpoint files are looked at 20 times a second, and `apus inspect` of the control files counts the checkpoints that were finished; with `nothing` none may have been, nor
+may a file have grown, with `a checkpoint` one must. That a node came back is what `apus status` says, and what its log says of the rows that it fetched. sysbench tells of whole seconds, so a second
+counts that overlaps with what is looked at; of each second there is one percentile, and their median and greatest are shown. Ratios are to `nothing`.
+
+    scripts/perf/beside.py                                                     print the table
+    scripts/perf/beside.py --table-size 300000 --time 20 --write docs/performance.md   the long form, put between that file's markers
+    scripts/perf/beside.py --tables 2 --table-size 5000 --time 4 --rounds 1   small
+"""
+
+import argparse
+import re
+import shutil
+import subprocess
+import threading
+import time
+import typing
+
+import native  # (puts tests/ on the path)
+import peers
+from lib import sysbench
+from lib.cluster import Cluster
+from lib.harness import check, end, spawn, wait_until
+from lib.mariadb import load
+
+SECOND = re.compile(r"^\[ \d+s \] .* tps: ([\d.]+) .* lat \(ms,99%\): ([\d.]+) err/s: ([\d.]+)")
+STATES = ["nothing", "a checkpoint", "own disk", "no disk"]
+SHOWN = {"nothing": "nothing", "a checkpoint": "a checkpoint", "own disk": "node 2 comes back, own disk", "no disk": "node 2 comes back, no disk"}
+WARM_SECONDS = 2
+# A checkpoint has begun and was finished after so long, or none will be.
+CHECKPOINT_SECONDS = 120
+FILLED = re.compile(r"was filled in (\d+) ms: (\d+) rows fetched, (\d+) unchanged, (\d+) gone")
+
+
+def arguments():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--time", type=int, default=10, help="seconds of a measurement (10)")
+    parser.add_argument("--rounds", type=int, default=3, help="measurements of each kind (3)")
+    parser.add_argument("--threads", type=int, default=8, help="connections (8)")
+    parser.add_argument("--rate", type=int, help="transactions per second; 0: as many as it takes (half of what the first cluster takes)")
+    parser.add_argument("--tables", type=int, default=10)
+    parser.add_argument("--table-size", type=int, default=100_000)
+    parser.add_argument("--checkpoint-log", type=int, default=1, help="MiB of log behind which the second cluster's checkpoints begin (1)")
+    parser.add_argument("--no-checkpoint-log", type=int, default=4096, help="MiB of log behind which the first cluster's begin (4096)")
+    parser.add_argument("--states", default=",".join(STATES), help="comma-separated (nothing,a checkpoint,own disk,no disk)")
+    parser.add_argument("--write", metavar="FILE", help="put the table between the markers of this file")
+    return parser.parse_args()
+
+
+class Second(typing.NamedTuple):
+    """What sysbench tells of a second, and when it did. Errors are deadlocks, after which it tries again."""
+
+    at: float
+    transactions: float
+    p99: float
+    errors: float
+
+
+class Load(threading.Thread):
+    """A run of sysbench that tells of each second. In a `with`, which fails on any error of sysbench's but deadlocks."""
+
+    def __init__(self, cluster, args, rate):
+        super().__init__(daemon=True)
+        self.seconds, self.text = [], ""
+        line = sysbench.command("oltp_read_write", "run", cluster.sql, threads=args.threads, tables=args.tables, table_size=args.table_size, seconds=3600,
+                                extra=["--report-interval=1", "--percentile=99", f"--rate={rate}"])
+        self.process = spawn(["stdbuf", "-oL", *line], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+    def run(self):
+        for line in self.process.stdout:
+            self.text += line
+            if found := SECOND.match(line):
+                self.seconds.append(Second(time.monotonic(), *map(float, found.groups())))
+
+    def __enter__(self):
+        self.start()
+        try:
+            wait_until(lambda: len(self.seconds) >= WARM_SECONDS, 30 + WARM_SECONDS, f"sysbench tells of its first seconds: {self.text}")
+        except BaseException:
+            end(self.process)
+            raise
+        return self
+
+    def __exit__(self, kind, *_):
+        ended = self.process.poll()
+        end(self.process)
+        self.join()
+        self.process.stdout.close()
+        if kind is None:
+            sysbench.refuse_errors(self.text)
+            check(ended is None, f"sysbench ended by itself:\n{self.text[-2000:]}")
+
+    def next_second(self):
+        """Waits until the second is told that is under way now."""
+        count = len(self.seconds)
+        wait_until(lambda: len(self.seconds) > count, 30, "sysbench tells of the next second")
+
+    def between(self, begin, finish):
+        """What was told of the seconds that overlap with this time."""
+        return [told for told in self.seconds if told.at > begin and told.at - 1 < finish]
+
+
+def prepared(scenario, name, args, checkpoint_log):
+    cluster = scenario.cleanup.enter_context(Cluster(scenario, name=name, dir=scenario.directory / f"{name}.d", checkpoint_log=checkpoint_log))
+    load(cluster, "CREATE DATABASE sbtest")
+    sysbench.sysbench("oltp_read_write", "prepare", cluster.sql, limit=1800, threads=min(4, args.tables), tables=args.tables, table_size=args.table_size)
+    return cluster
+
+
+def half_rate(cluster, args):
+    """Half of the transactions per second that the cluster takes."""
+    with Load(cluster, args, rate=0) as running:
+        time.sleep(4)
+        return int(native.medians(running.seconds[1:], lambda told: told.transactions) / 2)
+
+
+def with_nothing(cluster, args, rate):
+    with native.CheckpointFiles(native.files_of(cluster, 1)) as files, Load(cluster, args, rate) as running:
+        begin = time.monotonic()
+        time.sleep(args.time)
+        running.next_second()
+        told = running.between(begin, begin + args.time)
+    check(files.counted == 0 and not files.grew, f"node 1 made {files.counted} checkpoints where none should be: take a larger --no-checkpoint-log")
+    return told, "no checkpoint"
+
+
+def with_checkpoint(cluster, args, rate):
+    """Load until a checkpoint was finished that began under it, and for `--time` at least."""
+    with native.CheckpointFiles(native.files_of(cluster, 1)) as files, Load(cluster, args, rate) as running:
+        begin = time.monotonic()
+        time.sleep(args.time)
+        while not (files.finished() and files.grew_between(begin, time.monotonic())):
+            check(time.monotonic() < begin + CHECKPOINT_SECONDS, f"no checkpoint within {CHECKPOINT_SECONDS} s: take a smaller --checkpoint-log")
+            time.sleep(1)
+        finish = time.monotonic()
+        running.next_second()
+        told = [second for second in running.between(begin, finish) if files.grew_between(second.at - 1, second.at)]
+    return told, f"{files.counted} checkpoints of {files.bytes / (1 << 20):,.0f} MiB in {finish - begin:.0f} s"
+
+
+def with_node_back(cluster, args, rate, own_disk):
+    """Node 2 is dead while load begins, and comes back under it."""
+    files = native.files_of(cluster, 2)
+    cluster.kill(2)
+    cluster.wait_down(2)
+    if not own_disk:
+        shutil.rmtree(files)
+    seen = len(FILLED.findall(cluster.log_of("data-2")))
+    with Load(cluster, args, rate) as running:
+        begin = time.monotonic()
+        cluster.restart(2)
+        cluster.wait_up(2, seconds=600)
+        finish = time.monotonic()
+        running.next_second()
+        told = running.between(begin, finish)
+    lines = [tuple(map(int, line)) for line in FILLED.findall(cluster.log_of("data-2"))[seen:]]
+    check(lines, f"node 2 did not say that it was filled:\n{cluster.node_logs()}")
+    fetched, unchanged, gone = (sum(line[place] for line in lines) for place in (1, 2, 3))
+    return told, f"full member after {finish - begin:.1f} s: {fetched:,} rows fetched, {unchanged:,} unchanged, {gone:,} gone"
+
+
+def measure(state, quiet, busy, args, rate):
+    """(the seconds that count, what proves it)."""
+    if state == "nothing":
+        return with_nothing(quiet, args, rate)
+    if state == "a checkpoint":
+        return with_checkpoint(busy, args, rate)
+    return with_node_back(quiet, args, rate, own_disk=state == "own disk")
+
+
+def table(runs):
+    base = None
+    yield "| beside | seconds | transactions/s | p99 ms, median | ratio | p99 ms, greatest second | deadlocks | what ran, last round |"
+    yield "|---|---:|---:|---:|---:|---:|---:|---|"
+    for state, done in runs.items():
+        seconds = [second for told, _ in done for second in told]
+        p99 = native.medians(seconds, lambda told: told.p99)
+        base = base or (p99 if state == "nothing" else None)
+        ratio = f"{p99 / base:.2f}" if base else "-"
+        yield (f"| {SHOWN[state]} | {len(seconds)} | {native.medians(seconds, lambda told: told.transactions):,.0f} | {p99:.1f} | {ratio} | {max(told.p99 for told in seconds):.1f} "
+               f"| {sum(told.errors for told in seconds):,.0f} | {done[-1][1]} |")
+
+
+def main():
+    args = arguments()
+    scenario = peers.scenario("beside")
+    runs = {state: [] for state in args.states.split(",")}
+    with scenario.cleanup:
+        native.on_disk(scenario.directory)
+        machine = native.Machine(scenario)
+        quiet = prepared(scenario, "quiet", args, args.no_checkpoint_log)
+        busy = prepared(scenario, "busy", args, args.checkpoint_log)
+        rate = half_rate(quiet, args) if args.rate is None else args.rate
+        for _, state in native.in_turn(list(runs), args.rounds):
+            told, proof = measure(state, quiet, busy, args, rate)
+            runs[state].append((told, proof))
+            print(state, [second.p99 for second in told], proof, flush=True)
+        text = "\n".join([
+            f"{machine}.",
+            f"oltp_read_write, {args.tables} tables of {args.table_size:,} rows, {args.threads} connections, {f'{rate:,} transactions per second' if rate else 'as many transactions as it takes'}; "
+            f"{args.rounds} times in alternation; checkpoints begin behind {args.checkpoint_log} MiB of log. {peers.command()}",
+            "",
+            *table(runs),
+        ])
+    peers.publish(args, "beside table", text)
+
+
+if __name__ == "__main__":
+    main()
