@@ -39,7 +39,6 @@ SHOWN = {"nothing": "nothing", "a checkpoint": "a checkpoint", "own disk": "node
 WARM_SECONDS = 2
 # A checkpoint has begun and was finished after so long, or none will be.
 CHECKPOINT_SECONDS = 120
-FILLED = re.compile(r"was filled in (\d+) ms: (\d+) rows fetched, (\d+) unchanged, (\d+) gone")
 
 
 def arguments():
@@ -155,7 +154,7 @@ def with_node_back(cluster, args, rate, own_disk):
     cluster.wait_down(2)
     if not own_disk:
         shutil.rmtree(files)
-    seen = len(FILLED.findall(cluster.log_of("data-2")))
+    logs = native.Logs(files.parents[1], ["data-2"])
     with Load(cluster, args, rate) as running:
         begin = time.monotonic()
         cluster.restart(2)
@@ -163,7 +162,7 @@ def with_node_back(cluster, args, rate, own_disk):
         finish = time.monotonic()
         running.next_second()
         told = running.between(begin, finish)
-    lines = [tuple(map(int, line)) for line in FILLED.findall(cluster.log_of("data-2"))[seen:]]
+    lines = [tuple(map(int, line)) for line in native.FILLED.findall(*logs.new())]
     check(lines, f"node 2 did not say that it was filled:\n{cluster.node_logs()}")
     fetched, unchanged, gone = (sum(line[place] for line in lines) for place in (1, 2, 3))
     return told, f"full member after {finish - begin:.1f} s: {fetched:,} rows fetched, {unchanged:,} unchanged, {gone:,} gone"

@@ -21,6 +21,9 @@ SHOWN = {"off": "log off", "replicated": "log on, class replicated", "disk": "lo
 NUMBER = r"([\d,.]+)"
 PHASE = re.compile(rf"^(\w+) +{NUMBER} operations/s, .* batch latency p50 {NUMBER} p99 {NUMBER} .*; {NUMBER} operations in {NUMBER} s, ", re.M)
 GIB = 1 << 30
+# What each worker of a data node that starts writes to its node's log.
+PUT_BACK = re.compile(r"put back (\d+) rows from checkpoints and (\d+) changes from (\d+) blocks of its log in (\d+) ms")
+FILLED = re.compile(r"was filled in (\d+) ms: (\d+) rows fetched, (\d+) unchanged, (\d+) gone")
 
 
 def number(text):
@@ -112,6 +115,22 @@ class Machine:
 def files_of(cluster, node):
     """The directory with a data node's logs and checkpoints."""
     return pathlib.Path(cluster.describe()["dir"]) / "files" / f"data-{node}"
+
+
+class Logs:
+    """What nodes write to their logs from now on."""
+
+    def __init__(self, directory, names):
+        self.paths = [directory / f"{name}.log" for name in names]
+        self.seen = [len(self.read(path)) for path in self.paths]
+
+    @staticmethod
+    def read(path):
+        return path.read_text(errors="replace") if path.exists() else ""
+
+    def new(self):
+        texts = [self.read(path) for path in self.paths]
+        return [text[seen:] if len(text) >= seen else text for text, seen in zip(texts, self.seen)]
 
 
 def checkpoints(files):

@@ -16,7 +16,6 @@ gets as many rows, the same index and the same changes, and is killed and starte
 
 import argparse
 import os
-import re
 import shutil
 import time
 
@@ -28,8 +27,6 @@ from lib.harness import alive, check, check_equal, wait_until
 from lib.mariadb import MariaDb
 
 WAYS = ["own disk", "no disk", "all killed"]
-PUT_BACK = re.compile(r"put back (\d+) rows from checkpoints and (\d+) changes from (\d+) blocks of its log in (\d+) ms")
-FILLED = re.compile(r"was filled in (\d+) ms: (\d+) rows fetched, (\d+) unchanged, (\d+) gone")
 START_SECONDS = 900
 # Rows that one statement of MariaDB's load inserts, and changes.
 CHUNK, CHANGED_CHUNK = 100_000, 1_000
@@ -65,8 +62,8 @@ class Restart:
 
     def __init__(self, seconds, logs):
         self.seconds = seconds
-        self.put_back = [tuple(map(int, line)) for log in logs for line in PUT_BACK.findall(log)]
-        self.filled = [tuple(map(int, line)) for log in logs for line in FILLED.findall(log)]
+        self.put_back = [tuple(map(int, line)) for log in logs for line in native.PUT_BACK.findall(log)]
+        self.filled = [tuple(map(int, line)) for log in logs for line in native.FILLED.findall(log)]
 
     def read_per_core(self):
         """Rows and changes that a worker reads back in a second."""
@@ -103,22 +100,6 @@ def wait_for_disk():
     time.sleep(1)
 
 
-class Logs:
-    """What nodes write to their logs from now on."""
-
-    def __init__(self, directory, names):
-        self.paths = [directory / f"{name}.log" for name in names]
-        self.seen = [len(self.read(path)) for path in self.paths]
-
-    @staticmethod
-    def read(path):
-        return path.read_text(errors="replace") if path.exists() else ""
-
-    def new(self):
-        texts = [self.read(path) for path in self.paths]
-        return [text[seen:] if len(text) >= seen else text for text, seen in zip(texts, self.seen)]
-
-
 def restart_node(cluster, way, directory, args):
     wait_for_disk()
     cluster.kill(2)
@@ -126,7 +107,7 @@ def restart_node(cluster, way, directory, args):
     left = change(cluster, args)
     if way == "no disk":
         shutil.rmtree(directory / "files" / "data-2")
-    logs = Logs(directory, ["data-2"])
+    logs = native.Logs(directory, ["data-2"])
     began = time.monotonic()
     cluster.restart(2)
     cluster.wait_up(2, seconds=START_SECONDS)
@@ -164,7 +145,7 @@ def one_restart(scenario, kind, number, args):
             left = change(cluster, args)
             wait_for_disk()
             kill_all(cluster)
-            logs = Logs(directory, ["data-1", "data-2"])
+            logs = native.Logs(directory, ["data-1", "data-2"])
             began = time.monotonic()
             cluster = Cluster(scenario, name=f"again{indexes}-{number}", dir=directory, memory=args.memory)
             cluster.start_seconds = START_SECONDS
