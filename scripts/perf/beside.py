@@ -155,17 +155,15 @@ def with_node_back(cluster, args, rate, own_disk):
     cluster.wait_down(2)
     if not own_disk:
         shutil.rmtree(files)
-    logs = native.Logs(files.parents[1], ["data-2"])
-    with Load(cluster, args, rate) as running:
+    with native.Logs(files.parents[1], ["data-2"]) as logs, Load(cluster, args, rate) as running:
         begin = time.monotonic()
         cluster.restart(2)
         cluster.wait_up(2, seconds=600)
         finish = time.monotonic()
         running.next_second()
         told = running.between(begin, finish)
-    lines = [tuple(map(int, line)) for line in native.FILLED.findall(*logs.new())]
-    check(lines, f"node 2 did not say that it was filled:\n{cluster.node_logs()}")
-    fetched, unchanged, gone = (sum(line[place] for line in lines) for place in (1, 2, 3))
+    check(logs.filled(), f"node 2 did not say that it was filled:\n{cluster.node_logs()}")
+    _, fetched, unchanged, gone = map(sum, zip(*logs.filled()))
     return told, f"full member after {finish - begin:.1f} s: {fetched:,} rows fetched, {unchanged:,} unchanged, {gone:,} gone"
 
 

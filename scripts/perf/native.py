@@ -21,9 +21,10 @@ SHOWN = {"off": "log off", "replicated": "log on, class replicated", "disk": "lo
 NUMBER = r"([\d,.]+)"
 PHASE = re.compile(rf"^(\w+) +{NUMBER} operations/s, .* batch latency p50 {NUMBER} p99 {NUMBER} .*; {NUMBER} operations in {NUMBER} s, ", re.M)
 GIB = 1 << 30
-# What each worker of a data node that starts writes to its node's log.
-PUT_BACK = re.compile(r"put back (\d+) rows from checkpoints and (\d+) changes from (\d+) blocks of its log in (\d+) ms")
-FILLED = re.compile(r"was filled in (\d+) ms: (\d+) rows fetched, (\d+) unchanged, (\d+) gone")
+# What each worker of a data node that starts writes to its node's log, with its name before it.
+READS = re.compile(r"(\S+) reads \d+ checkpoints and its log")
+PUT_BACK = re.compile(r"(\S+) has put back (\d+) rows from checkpoints and (\d+) changes from (\d+) blocks of its log")
+FILLED = re.compile(r"\S+ was filled in (\d+) ms: (\d+) rows fetched, (\d+) unchanged, (\d+) gone")
 
 
 def number(text):
@@ -117,20 +118,53 @@ def files_of(cluster, node):
     return pathlib.Path(cluster.describe()["dir"]) / "files" / f"data-{node}"
 
 
-class Logs:
-    """What nodes write to their logs from now on."""
+class Logs(threading.Thread):
+    """The lines that nodes write to their logs meanwhile, and when each was seen, to some milliseconds. In a `with`."""
 
     def __init__(self, directory, names):
+        super().__init__(daemon=True)
         self.paths = [directory / f"{name}.log" for name in names]
-        self.seen = [len(self.read(path)) for path in self.paths]
+        self.read_to, self.lines, self.ended = {}, [], threading.Event()
 
-    @staticmethod
-    def read(path):
-        return path.read_text(errors="replace") if path.exists() else ""
+    def __enter__(self):
+        self.look()
+        self.lines = []
+        self.start()
+        return self
 
-    def new(self):
-        texts = [self.read(path) for path in self.paths]
-        return [text[seen:] if len(text) >= seen else text for text, seen in zip(texts, self.seen)]
+    def __exit__(self, *_):
+        self.ended.set()
+        self.join()
+        self.look()
+
+    def run(self):
+        while not self.ended.wait(0.005):
+            self.look()
+
+    def look(self):
+        for path in self.paths:
+            if not path.exists():
+                continue
+            with open(path, "rb") as file:
+                size, begin = file.seek(0, os.SEEK_END), self.read_to.get(path, 0)
+                file.seek(begin if begin <= size else 0)
+                whole, newline, rest = file.read().rpartition(b"\n")
+                self.read_to[path] = file.tell() - len(rest)
+            if newline:
+                self.lines += [(time.monotonic(), line) for line in whole.decode(errors="replace").splitlines()]
+
+    def found(self, pattern):
+        """[(when, what the pattern's groups caught)]."""
+        return [(at, found.groups()) for at, line in self.lines if (found := pattern.match(line))]
+
+    def filled(self):
+        """(milliseconds, rows fetched, unchanged, gone) of each worker that was filled."""
+        return [tuple(map(int, caught)) for _, caught in self.found(FILLED)]
+
+    def put_back(self):
+        """(seconds by the clock from the first look at its files, rows, changes, blocks) of each worker that put back what was on its disk."""
+        begun = {worker: at for at, (worker,) in self.found(READS)}
+        return [(at - begun[worker], *map(int, counts)) for at, (worker, *counts) in self.found(PUT_BACK)]
 
 
 def checkpoints(files):

@@ -58,17 +58,15 @@ def ask(address, *statements):
 
 
 class Restart:
-    """What one restart took, by the clock and by the nodes' logs (a line of each worker)."""
+    """What one restart took, and what each worker said of it: what it put back, and what it fetched."""
 
     def __init__(self, seconds, logs):
-        self.seconds = seconds
-        self.put_back = [tuple(map(int, line)) for log in logs for line in native.PUT_BACK.findall(log)]
-        self.filled = [tuple(map(int, line)) for log in logs for line in native.FILLED.findall(log)]
+        self.seconds, self.put_back, self.filled = seconds, logs.put_back(), logs.filled()
 
     def read_per_core(self):
         """Rows and changes that a worker reads back in a second."""
-        ms = sum(line[3] for line in self.put_back)
-        return sum(line[0] + line[1] for line in self.put_back) * 1000 / ms if ms else None
+        seconds = sum(line[0] for line in self.put_back)
+        return sum(line[1] + line[2] for line in self.put_back) / seconds if seconds else None
 
     def filled_per_core(self):
         """Rows that a worker fetches, or finds unchanged, in a second."""
@@ -78,7 +76,7 @@ class Restart:
     def rows(self):
         """Rows and changes read back by one node, fetched, unchanged, gone."""
         nodes = 2 if len(self.put_back) > 1 and not self.filled else 1
-        read = sum(line[0] + line[1] for line in self.put_back) // nodes
+        read = sum(line[1] + line[2] for line in self.put_back) // nodes
         return [read, *(sum(line[place] for line in self.filled) for place in (1, 2, 3))]
 
 
@@ -107,11 +105,12 @@ def restart_node(cluster, way, directory, args):
     left = change(cluster, args)
     if way == "no disk":
         shutil.rmtree(directory / "files" / "data-2")
-    logs = native.Logs(directory, ["data-2"])
-    began = time.monotonic()
-    cluster.restart(2)
-    cluster.wait_up(2, seconds=START_SECONDS)
-    return Restart(time.monotonic() - began, logs.new()), left
+    with native.Logs(directory, ["data-2"]) as logs:
+        began = time.monotonic()
+        cluster.restart(2)
+        cluster.wait_up(2, seconds=START_SECONDS)
+        seconds = time.monotonic() - began
+    return Restart(seconds, logs), left
 
 
 def kill_all(cluster):
@@ -145,12 +144,13 @@ def one_restart(scenario, kind, number, args):
             left = change(cluster, args)
             wait_for_disk()
             kill_all(cluster)
-            logs = native.Logs(directory, ["data-1", "data-2"])
-            began = time.monotonic()
             cluster = Cluster(scenario, name=f"again{indexes}-{number}", dir=directory, memory=args.memory)
             cluster.start_seconds = START_SECONDS
-            cluster.__enter__()
-            done = Restart(time.monotonic() - began, logs.new())
+            with native.Logs(directory, ["data-1", "data-2"]) as logs:
+                began = time.monotonic()
+                cluster.__enter__()
+                seconds = time.monotonic() - began
+            done = Restart(seconds, logs)
         else:
             done, left = restart_node(cluster, way, directory, args)
         if number == args.rounds - 1:
@@ -251,6 +251,7 @@ def main():
             f"{machine}.",
             f"{args.keys:,} rows of 16 + 100 bytes, two data nodes; {args.changed} % of the rows are updated and {args.changed} % deleted, while node 2 is dead or before all are killed. Medians of {args.rounds} in alternation. "
             f"{peers.INNODB_SETTINGS}.",
+            "What is read back per second counts from a worker's first look at its files until its ordered indexes are made, by the clock. "
             f"Each node, alone, answered for the same content in the last round. {peers.command()}",
             "",
             *table(runs, peer),
