@@ -233,7 +233,7 @@ def main():
     args = arguments()
     scenario = peers.scenario("rejoin")
     variants = list(map(int, args.indexes.split(",")))
-    kinds = [(indexes, way) for indexes in variants for way in args.ways.split(",")]
+    kinds = [(indexes, way) for indexes in variants for way in args.ways.split(",") if way]
     beside = [name for name in args.peers.split(",") if name]
     runs, peer = {kind: [] for kind in kinds}, {indexes: [] for indexes in variants if beside}
     with scenario.cleanup:
