@@ -118,17 +118,16 @@ def files_of(cluster, node):
     return pathlib.Path(cluster.describe()["dir"]) / "files" / f"data-{node}"
 
 
-class Logs(threading.Thread):
-    """The lines that nodes write to their logs meanwhile, and when each was seen, to some milliseconds. In a `with`."""
+class Watcher(threading.Thread):
+    """Looks at files again and again, in a `with`. What it saw before does not count."""
 
-    def __init__(self, directory, names):
+    def __init__(self, pause):
         super().__init__(daemon=True)
-        self.paths = [directory / f"{name}.log" for name in names]
-        self.read_to, self.lines, self.ended = {}, [], threading.Event()
+        self.pause, self.ended = pause, threading.Event()
 
     def __enter__(self):
         self.look()
-        self.lines = []
+        self.begin()
         self.start()
         return self
 
@@ -138,8 +137,20 @@ class Logs(threading.Thread):
         self.look()
 
     def run(self):
-        while not self.ended.wait(0.005):
+        while not self.ended.wait(self.pause):
             self.look()
+
+
+class Logs(Watcher):
+    """The lines that nodes write to their logs meanwhile, and when each was seen, to some milliseconds."""
+
+    def __init__(self, directory, names):
+        super().__init__(pause=0.005)
+        self.paths = [directory / f"{name}.log" for name in names]
+        self.read_to, self.lines = {}, []
+
+    def begin(self):
+        self.lines = []
 
     def look(self):
         for path in self.paths:
@@ -188,33 +199,23 @@ def written(pid):
     return int(counted["write_bytes"]) - int(counted["cancelled_write_bytes"])
 
 
-class CheckpointFiles(threading.Thread):
-    """Looks at a data node's checkpoint files every 50 ms: when they grew, and by how much. In a `with`."""
+class CheckpointFiles(Watcher):
+    """A data node's checkpoint files: when they grew, and by how much; and how many were finished."""
 
     def __init__(self, files):
-        super().__init__(daemon=True)
-        self.files, self.sizes, self.bytes, self.grew, self.ended = files, {}, 0, [], threading.Event()
+        super().__init__(pause=0.05)
+        self.files, self.sizes, self.bytes, self.grew = files, {}, 0, []
 
-    def __enter__(self):
-        self.look()
-        self.bytes, self.grew = 0, []
-        self.before = checkpoints(self.files)
-        self.start()
-        return self
+    def begin(self):
+        self.bytes, self.grew, self.before = 0, [], checkpoints(self.files)
 
-    def __exit__(self, *_):
-        self.ended.set()
-        self.join()
-        self.look()
+    def __exit__(self, *how):
+        super().__exit__(*how)
         self.counted = self.finished()
 
     def finished(self):
         """Checkpoints that were finished since the beginning."""
         return checkpoints(self.files) - self.before
-
-    def run(self):
-        while not self.ended.wait(0.05):
-            self.look()
 
     def look(self):
         for path in self.files.glob("lcp-*.data"):
