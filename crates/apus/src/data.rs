@@ -5,6 +5,7 @@ use std::{
     os::unix::process::CommandExt,
     path::PathBuf,
     process::{Command, ExitCode},
+    sync::Arc,
     time::Duration,
 };
 
@@ -16,7 +17,7 @@ use apus_blocks::{
 };
 use apus_redo::SEGMENT_BYTES;
 use apus_runtime::{Bound, DataDir, DataNodeConfig, EXIT_STOPPED, Stop};
-use apus_storage::MemoryManager;
+use apus_storage::{MemoryManager, REGIONS, Region};
 use apus_types::NodeId;
 
 use crate::{
@@ -38,9 +39,13 @@ pub struct DataArgs {
     /// Data worker threads, besides the one for membership; must be equal on all data nodes of the cluster
     #[arg(long, default_value_t = 1)]
     workers: u8,
-    /// Memory for data, indexes and transactions, in MiB
+    /// Memory of this node, in MiB, shared out to regions: see `apus status --memory`
     #[arg(long, default_value_t = 4096, value_name = "MIB")]
     memory: u64,
+    /// What is reserved for a region of the memory, and its maximum, in MiB, instead of its share of --memory: data, index, transaction,
+    /// job-buffers, send-buffers, log, schema, outcomes
+    #[arg(long = "region", value_name = "NAME=RESERVED:MAXIMUM", value_parser = region)]
+    regions: Vec<(Region, u64, u64)>,
     /// Most memory that one transaction may take at one worker, in MiB: its changed rows and some 24 bytes for each row that it
     /// changed or locked. A larger one is refused with error 403 (1114 in SQL). Default: a quarter of --memory, shared by the workers
     #[arg(long, value_name = "MIB")]
@@ -70,6 +75,21 @@ pub struct DataArgs {
     child: ChildArgs,
 }
 
+/// A region with other limits than its share gives it, in MiB.
+fn region(text: &str) -> Result<(Region, u64, u64), String> {
+    let wrong = || format!("{text:?} is not NAME=RESERVED:MAXIMUM, as index=64:512 (MiB)");
+    let (name, limits) = text.split_once('=').ok_or_else(wrong)?;
+    let (reserved, maximum) = limits.split_once(':').ok_or_else(wrong)?;
+    let names = REGIONS.map(Region::name).join(", ");
+    let region = REGIONS.into_iter().find(|r| r.name() == name);
+    let region = region.ok_or_else(|| format!("no region {name:?}; the regions are {names}"))?;
+    let (reserved, maximum) = (reserved.parse().map_err(|_| wrong())?, maximum.parse().map_err(|_| wrong())?);
+    if maximum == 0 || maximum < reserved || maximum > MEMORY_MAX_MIB {
+        return Err(format!("the maximum of {name} is at least 1 MiB and at least what is reserved for it"));
+    }
+    Ok((region, reserved, maximum))
+}
+
 /// A time between looks at the files: none, or from a second to a year.
 fn hours(text: &str) -> Result<f64, String> {
     let hours: f64 = text.parse().map_err(|_| "a number of hours is wanted")?;
@@ -86,10 +106,29 @@ impl DataArgs {
         let usual = (self.memory << 20) / TRANSACTION_SHARE / u64::from(self.workers.max(1));
         self.transaction_memory.map_or(usual, |mib| mib << 20)
     }
+
+    /// Shared out to regions.
+    fn memory(&self) -> Result<Arc<MemoryManager>, String> {
+        let total = self.memory << 20;
+        let mut limits = MemoryManager::usual_limits(total);
+        for &(region, reserved, maximum) in &self.regions {
+            let limits = &mut limits[region as usize];
+            (limits.reserved, limits.maximum) = (reserved << 20, maximum << 20);
+        }
+        let reserved = limits.iter().map(|l| l.reserved).sum::<u64>() >> 20;
+        if reserved > self.memory / 2 {
+            return Err(format!(
+                "{reserved} MiB are reserved for regions (--region and the usual shares), which is more than half of --memory ({} MiB)",
+                self.memory
+            ));
+        }
+        Ok(MemoryManager::with_limits(total, limits))
+    }
 }
 
-/// Least memory of a data node in MiB.
+/// Least and most memory of a data node in MiB.
 const MEMORY_MIN_MIB: u64 = 64;
+const MEMORY_MAX_MIB: u64 = 1 << 30;
 
 pub fn run(args: DataArgs) -> Result<ExitCode, String> {
     args.child.begin()?;
@@ -97,9 +136,10 @@ pub fn run(args: DataArgs) -> Result<ExitCode, String> {
     if !node.is_data() || args.workers == 0 {
         return Err(format!("a data node has an id of 1 to {} and at least one worker", NodeId::DATA_MAX));
     }
-    if args.memory < MEMORY_MIN_MIB {
-        return Err(format!("--memory is at least {MEMORY_MIN_MIB} MiB"));
+    if !(MEMORY_MIN_MIB..=MEMORY_MAX_MIB).contains(&args.memory) {
+        return Err(format!("--memory is {MEMORY_MIN_MIB} to {MEMORY_MAX_MIB} MiB"));
     }
+    let memory = args.memory()?;
     let keys = args.keys.load()?;
     if args.transaction_memory.is_some_and(|mib| mib == 0 || mib > args.memory) {
         return Err(format!("--transaction-memory is at least 1 MiB and at most --memory ({} MiB)", args.memory));
@@ -149,7 +189,7 @@ pub fn run(args: DataArgs) -> Result<ExitCode, String> {
         address: address.to_string(),
         // The executor links to them by their addresses and tells QMGR who is there.
         mgmts: Vec::new(),
-        memory: MemoryManager::new(args.memory << 20),
+        memory,
         transaction_bytes,
         slices: Slices::default(),
         disk,
@@ -188,5 +228,21 @@ pub fn ended(stop: Stop) -> Result<ExitCode, String> {
             Err(rejoin())
         }
         Stop::Failed(reason) => Err(reason),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn regions_are_named_with_their_limits() {
+        assert_eq!(region("index=64:512"), Ok((Region::Index, 64, 512)));
+        assert_eq!(region("send-buffers=0:1"), Ok((Region::SendBuffers, 0, 1)));
+        for wrong in
+            ["index", "index=64", "index=2:1", "index=0:0", "query=1:2", "log=a:b", "log=-1:2", "log=1:99999999999"]
+        {
+            assert!(region(wrong).is_err(), "{wrong}");
+        }
     }
 }

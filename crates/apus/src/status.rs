@@ -1,5 +1,7 @@
 //! `apus status`: what the management nodes know of the cluster; the first that answers is believed.
 
+mod memory;
+
 use std::{
     fmt::Write as _,
     io::{Read, Write},
@@ -30,6 +32,10 @@ pub struct StatusArgs {
     /// One JSON document instead of a table
     #[arg(long)]
     json: bool,
+    /// The memory of the data nodes instead: what each region uses, what is reserved for it, its maximum, what it could get now, how
+    /// often it was refused memory since the node started, and which regions are full
+    #[arg(long)]
+    memory: bool,
 }
 
 const TIMEOUT: Duration = Duration::from_secs(3);
@@ -37,7 +43,9 @@ const TIMEOUT: Duration = Duration::from_secs(3);
 pub fn run(args: &StatusArgs) -> Result<ExitCode, String> {
     let status = ask(&args.cluster.find()?)?;
     if args.json {
-        println!("{:#}", to_json(&status));
+        println!("{:#}", if args.memory { memory::to_json(&status) } else { to_json(&status) });
+    } else if args.memory {
+        print!("{}", memory::to_table(&status));
     } else {
         print!("{}", to_table(&status));
     }

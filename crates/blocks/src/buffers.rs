@@ -7,10 +7,11 @@
 use std::sync::Arc;
 
 use apus_kernel::Context;
+use apus_signal::mgmt::{MemoryUse, RegionUse};
 use apus_storage::{MemoryManager, Region};
 
-/// Buffers are accounted in whole steps of so many bytes; less is the worker's own.
-const STEP: usize = 1 << 20;
+/// What is not rows is accounted in whole steps of so many bytes; less is the worker's own.
+pub(crate) const STEP: usize = 1 << 20;
 
 /// Bytes that this worker has from the manager.
 #[derive(Default)]
@@ -52,13 +53,8 @@ impl Records {
     }
 }
 
-/// The same for other memory of an LDM that lasts beyond transactions. False: the manager refused.
-pub(crate) fn follow_lasting(memory: &MemoryManager, have: &mut usize, held: usize) -> bool {
-    step(memory, Region::Transaction, have, held)
-}
-
-/// Goes up or down to `held`. False: the manager refused.
-fn step(memory: &MemoryManager, region: Region, have: &mut usize, held: usize) -> bool {
+/// Goes up or down to `held`, in whole steps. False: the manager refused.
+pub(crate) fn step(memory: &MemoryManager, region: Region, have: &mut usize, held: usize) -> bool {
     let wanted = held - held % STEP;
     if wanted > *have {
         if !memory.account(region, wanted - *have, false) {
@@ -71,9 +67,61 @@ fn step(memory: &MemoryManager, region: Region, have: &mut usize, held: usize) -
     true
 }
 
+/// For operators.
+pub(crate) fn usage(memory: &MemoryManager) -> MemoryUse {
+    let region = |u: apus_storage::RegionUse| RegionUse {
+        name: u.region.name().to_owned(),
+        used: u.used,
+        reserved: u.reserved,
+        maximum: u.maximum,
+        room: u.room,
+        refused: u.refused,
+        full: u.room < STEP as u64,
+    };
+    let (pool_used, pool) = memory.pool();
+    MemoryUse { pool, pool_used, regions: memory.usage().map(region).collect() }
+}
+
 #[cfg(test)]
 mod tests {
+    use apus_kernel::{Worker, WorkerConfig};
+    use apus_signal::{BlockId, BlockRef, Kind};
+    use apus_types::NodeId;
+
     use super::*;
+
+    /// A client that does not read fills the region of send buffers: nothing is read from any client until it does.
+    #[test]
+    fn without_memory_for_buffers_no_client_is_read_from() {
+        let (node, client) = (NodeId(1), NodeId(NodeId::CLIENT_BASE));
+        let config = WorkerConfig { node, worker: 0, instances: 1, control: false, incarnation: 1, seed: 1 };
+        let mut worker = Worker::new(config);
+        let other = NodeId(client.0 + 1);
+        [client, other].into_iter().for_each(|c| worker.link_up(c, 77));
+        let (memory, mut buffers) = (MemoryManager::new(100 << 20), Buffers::default());
+        let me = BlockRef::new(node, BlockId::Ldm, 0);
+        let send = |worker: &mut Worker, buffers: &mut Buffers, bytes: usize| {
+            worker.with_context(me, |ctx| {
+                if bytes > 0 {
+                    let to = BlockRef::new(client, BlockId::Client, 0);
+                    ctx.send(to, Kind::ReadConf, |out| out.resize(out.len() + bytes, 0));
+                }
+            });
+            while worker.next_dirty().is_some() {}
+            worker.with_context(me, |ctx| buffers.follow(&memory, ctx));
+        };
+        send(&mut worker, &mut buffers, 100);
+        assert!(worker.may_read(other));
+        for _ in 0..5 {
+            send(&mut worker, &mut buffers, 5 << 20);
+        }
+        assert!(!worker.may_read(other), "{:?}", memory.usage().collect::<Vec<_>>());
+        while !worker.output(client).is_empty() {
+            worker.sent(client, worker.output(client).len());
+        }
+        send(&mut worker, &mut buffers, 0);
+        assert!(worker.may_read(other) && memory.usage().all(|u| u.used == 0));
+    }
 
     #[test]
     fn what_is_held_is_accounted_in_steps_and_given_back() {

@@ -46,7 +46,9 @@ use apus_signal::{
     BlockId, BlockRef, DecodeError, Envelope, Kind,
     file::FileDone,
     gcp,
-    mgmt::{ClusterConfig, ConfigConf, ConfigNode, MgmtReq, NodeSummary, RegisterRep, SILENCE_MS, StatusConf},
+    mgmt::{
+        ClusterConfig, ConfigConf, ConfigNode, MemoryUse, MgmtReq, NodeSummary, RegisterRep, SILENCE_MS, StatusConf,
+    },
     operator::FrozenSide,
     qmgr::{ArbitConf, ArbitReq, Heartbeat, Incarnation, LeaseEnd, LinkRep, StopOrd, checked_view, decode, encode},
     view::{NodeState, View},
@@ -154,6 +156,7 @@ struct Heard {
     stuck: String,
     slow: String,
     progress: String,
+    memory: Option<MemoryUse>,
     durable: bool,
     /// Of its view.
     point: (u64, u64),
@@ -249,10 +252,25 @@ impl Management {
         node.address = rep.address;
         node.member = rep.generation > 0;
         let point = view.as_ref().map_or((0, 0), View::point);
-        let RegisterRep { incarnation, uptime_ms, frozen, side, reaches, stuck, slow, progress, durable, .. } = rep;
+        let RegisterRep {
+            incarnation, uptime_ms, frozen, side, reaches, stuck, slow, progress, durable, memory, ..
+        } = rep;
         self.heard.insert(
             from.node,
-            Heard { at: now, incarnation, uptime_ms, frozen, side, reaches, stuck, slow, progress, durable, point },
+            Heard {
+                at: now,
+                incarnation,
+                uptime_ms,
+                frozen,
+                side,
+                reaches,
+                stuck,
+                slow,
+                progress,
+                memory,
+                durable,
+                point,
+            },
         );
         self.arbitrator.registered(rep.node, rep.incarnation);
         if let Some(cluster) = view.as_ref().map(|v| v.cluster).filter(|_| self.may_adopt) {
@@ -455,6 +473,7 @@ impl Management {
                 stuck: heard.map_or_else(String::new, |h| h.stuck.clone()),
                 slow: heard.map_or_else(String::new, |h| h.slow.clone()),
                 progress: heard.map_or_else(String::new, |h| h.progress.clone()),
+                memory: heard.and_then(|h| h.memory.clone()),
             }
         };
         StatusConf {

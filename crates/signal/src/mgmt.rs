@@ -176,6 +176,42 @@ pub struct RegisterRep {
     /// Of a node that starts or is being filled: how far it is, for people.
     #[prost(string, tag = "23")]
     pub progress: String,
+    #[prost(message, optional, tag = "24")]
+    pub memory: Option<MemoryUse>,
+}
+
+/// The memory of a data node, in bytes.
+#[derive(Clone, PartialEq, Message)]
+pub struct MemoryUse {
+    /// What regions share beyond what is reserved for each, and how much of it they have.
+    #[prost(uint64, tag = "1")]
+    pub pool: u64,
+    #[prost(uint64, tag = "2")]
+    pub pool_used: u64,
+    #[prost(message, repeated, tag = "3")]
+    pub regions: Vec<RegionUse>,
+}
+
+/// One region of it.
+#[derive(Clone, PartialEq, Message)]
+pub struct RegionUse {
+    #[prost(string, tag = "1")]
+    pub name: String,
+    #[prost(uint64, tag = "2")]
+    pub used: u64,
+    #[prost(uint64, tag = "3")]
+    pub reserved: u64,
+    #[prost(uint64, tag = "4")]
+    pub maximum: u64,
+    /// What it could get now; of data memory what inserts could.
+    #[prost(uint64, tag = "5")]
+    pub room: u64,
+    /// How often it was refused memory.
+    #[prost(uint64, tag = "6")]
+    pub refused: u64,
+    /// It can get no more than the least that is asked for at once.
+    #[prost(bool, tag = "7")]
+    pub full: bool,
 }
 
 /// One data node as the management node sees it.
@@ -226,6 +262,8 @@ pub struct NodeSummary {
     /// See [`RegisterRep::progress`].
     #[prost(string, tag = "25")]
     pub progress: String,
+    #[prost(message, optional, tag = "26")]
+    pub memory: Option<MemoryUse>,
 }
 
 /// `StatusConf`.

@@ -399,6 +399,11 @@ impl BTree {
         self.nodes.bytes() + self.long.bytes() + self.long_bytes + self.separator.capacity() + self.raised.capacity()
     }
 
+    /// Bytes of nodes among them that were freed.
+    pub fn spare_bytes(&self) -> usize {
+        self.nodes.free.len() * size_of::<Node>()
+    }
+
     /// The row of a key.
     pub fn get(&self, key: &[u8]) -> Option<u32> {
         let leaf = &self.nodes[self.leaf_of(key)];

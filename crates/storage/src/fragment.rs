@@ -428,8 +428,9 @@ impl Fragment {
 
     fn add_entry(&mut self, index: usize, entry: &[u8], row: RowId) -> Result<bool, ErrorCode> {
         let index = &mut self.indexes[index];
-        // Room for what this insert may need is taken beforehand: splits, and a long key twice (entry and separator).
-        while index.tree.bytes() + INDEX_STEP / 2 + 2 * entry.len() > index.accounted {
+        // Room for what this insert may need is taken beforehand, beside nodes that were freed: splits, and a long key twice (entry and separator).
+        let more = INDEX_STEP / 2 + 2 * entry.len();
+        while index.tree.bytes() - index.tree.spare_bytes() + more > index.accounted {
             if !self.memory.account(Region::Index, INDEX_STEP, false) {
                 return Err(ErrorCode::OutOfMemory);
             }

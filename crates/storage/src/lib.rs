@@ -13,6 +13,6 @@ mod trail;
 
 pub use fragment::{Fragment, FragmentScan, PAGE_ROWS, RowId, Writers};
 pub use lock::{Acquire, Grant, LockMode, Locks};
-pub use memory::{MemoryManager, PAGE_BYTES, Priority, Region, RegionLimits, RegionUse};
+pub use memory::{MemoryManager, PAGE_BYTES, Priority, REGIONS, Region, RegionLimits, RegionUse};
 pub use record::HEADER_BYTES as VERSION_BYTES;
 pub use trail::{Point, Trail};

@@ -1,4 +1,4 @@
-//! The global memory manager: one budget for all threads of a data node, in 32 KiB pages, divided into regions.
+//! The global memory manager: one budget for all threads of a data node, in 32 KiB pages, divided into regions (`docs/internals/memory.md`).
 //!
 //! A region may always use its reserved part. Beyond that it draws from the shared pool up to its maximum; the last 10 % of the pool
 //! is for regions of high priority and the last 4 % for the highest. A refusal is a temporary error of the request that caused
@@ -9,7 +9,7 @@
 
 use std::sync::{
     Arc, Mutex,
-    atomic::{AtomicI64, Ordering::Relaxed},
+    atomic::{AtomicI64, AtomicU64, Ordering::Relaxed},
 };
 
 /// Bytes of a page.
@@ -33,11 +33,38 @@ pub enum Region {
     Transaction = 2,
     JobBuffers = 3,
     SendBuffers = 4,
-    Query = 5,
+    /// What is to be written to disk: of the log and of checkpoints.
+    Log = 5,
+    Schema = 6,
+    /// What is remembered of commits.
+    Outcomes = 7,
 }
 
-pub const REGIONS: [Region; 6] =
-    [Region::Data, Region::Index, Region::Transaction, Region::JobBuffers, Region::SendBuffers, Region::Query];
+pub const REGIONS: [Region; 8] = [
+    Region::Data,
+    Region::Index,
+    Region::Transaction,
+    Region::JobBuffers,
+    Region::SendBuffers,
+    Region::Log,
+    Region::Schema,
+    Region::Outcomes,
+];
+
+impl Region {
+    pub fn name(self) -> &'static str {
+        match self {
+            Region::Data => "data",
+            Region::Index => "index",
+            Region::Transaction => "transaction",
+            Region::JobBuffers => "job-buffers",
+            Region::SendBuffers => "send-buffers",
+            Region::Log => "log",
+            Region::Schema => "schema",
+            Region::Outcomes => "outcomes",
+        }
+    }
+}
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Priority {
@@ -61,12 +88,17 @@ pub struct RegionUse {
     pub used: u64,
     pub reserved: u64,
     pub maximum: u64,
+    /// What it could get now; of data memory what inserts could.
+    pub room: u64,
+    /// How often it was refused memory.
+    pub refused: u64,
 }
 
 #[derive(Debug)]
 struct RegionState {
     limits: RegionLimits,
     used: AtomicI64,
+    refused: AtomicU64,
 }
 
 #[derive(Debug)]
@@ -80,30 +112,33 @@ pub struct MemoryManager {
 }
 
 impl MemoryManager {
-    /// `total`: bytes for everything. Regions get the usual shares: data and indexes may fill most of it, what must not fail is
-    /// reserved.
+    /// `total`: bytes for everything, shared out as [`MemoryManager::usual_limits`] says.
     pub fn new(total: u64) -> Arc<MemoryManager> {
+        MemoryManager::with_limits(total, MemoryManager::usual_limits(total))
+    }
+
+    /// Data and indexes may fill most of the memory; a part is reserved for what must not fail. `docs/internals/memory.md` has the table.
+    pub fn usual_limits(total: u64) -> [RegionLimits; REGIONS.len()] {
         let share = |percent: u64| total / 100 * percent;
         let limits =
             |reserved, maximum, priority| RegionLimits { reserved: share(reserved), maximum: share(maximum), priority };
-        MemoryManager::with_limits(
-            total,
-            [
-                limits(0, 90, Priority::Normal),
-                limits(0, 60, Priority::Normal),
-                limits(2, 40, Priority::High),
-                limits(2, 10, Priority::Highest),
-                limits(2, 20, Priority::Highest),
-                limits(0, 30, Priority::Normal),
-            ],
-        )
+        REGIONS.map(|region| match region {
+            Region::Data => limits(0, 90, Priority::Normal),
+            Region::Index => limits(0, 60, Priority::Normal),
+            Region::Transaction => limits(2, 40, Priority::High),
+            Region::JobBuffers => limits(2, 10, Priority::Highest),
+            Region::SendBuffers => limits(2, 20, Priority::Highest),
+            Region::Log => limits(2, 25, Priority::High),
+            Region::Schema => limits(1, 10, Priority::High),
+            Region::Outcomes => limits(1, 10, Priority::High),
+        })
     }
 
     pub fn with_limits(total: u64, limits: [RegionLimits; REGIONS.len()]) -> Arc<MemoryManager> {
         let reserved: u64 = limits.iter().map(|l| l.reserved).sum();
         assert!(reserved <= total, "reserved memory {reserved} is more than the total {total}");
         Arc::new(MemoryManager {
-            regions: limits.map(|limits| RegionState { limits, used: AtomicI64::new(0) }),
+            regions: limits.map(|limits| RegionState { limits, used: AtomicI64::new(0), refused: AtomicU64::new(0) }),
             pool: (total - reserved) as i64,
             pool_used: AtomicI64::new(0),
             spare: Mutex::new(Vec::new()),
@@ -121,22 +156,29 @@ impl MemoryManager {
         let from_pool = beyond(before + bytes, state) - beyond(before, state);
         if before + bytes > ceiling {
             self.take_back(state, bytes, from_pool);
+            state.refused.fetch_add(1, Relaxed);
             return false;
         }
         if from_pool == 0 {
             return true;
         }
-        let usable = match state.limits.priority {
-            Priority::Normal => self.pool / 100 * 90 / 100 * percent,
-            Priority::High => self.pool / 100 * 96,
-            Priority::Highest => self.pool,
-        };
+        let usable = self.usable(state, percent);
         if self.pool_used.fetch_add(from_pool, Relaxed) + from_pool > usable {
             self.pool_used.fetch_sub(from_pool, Relaxed);
             self.take_back(state, bytes, from_pool);
+            state.refused.fetch_add(1, Relaxed);
             return false;
         }
         true
+    }
+
+    /// Up to where this region may fill the pool.
+    fn usable(&self, state: &RegionState, percent: i64) -> i64 {
+        match state.limits.priority {
+            Priority::Normal => self.pool / 100 * 90 / 100 * percent,
+            Priority::High => self.pool / 100 * 96,
+            Priority::Highest => self.pool,
+        }
     }
 
     /// Undoes a step up of `used` whose share of the pool was not charged. Another thread may have moved `used` meanwhile, so the
@@ -185,13 +227,25 @@ impl MemoryManager {
     pub fn usage(&self) -> impl Iterator<Item = RegionUse> + '_ {
         REGIONS.into_iter().map(|region| {
             let state = &self.regions[region as usize];
+            let percent = if region == Region::Data { INSERT_PERCENT } else { 100 };
+            let used = state.used.load(Relaxed).max(0);
+            let (reserved, maximum) = (state.limits.reserved as i64, state.limits.maximum as i64);
+            let of_pool = (self.usable(state, percent) - self.pool_used.load(Relaxed)).max(0);
+            let room = ((reserved - used).max(0) + of_pool).min(maximum / 100 * percent - used).max(0);
             RegionUse {
                 region,
-                used: state.used.load(Relaxed).max(0) as u64,
-                reserved: state.limits.reserved,
-                maximum: state.limits.maximum,
+                used: used as u64,
+                reserved: reserved as u64,
+                maximum: maximum as u64,
+                room: room as u64,
+                refused: state.refused.load(Relaxed),
             }
         })
+    }
+
+    /// Bytes of the shared pool that are in use, and all of them.
+    pub fn pool(&self) -> (u64, u64) {
+        (self.pool_used.load(Relaxed).max(0) as u64, self.pool as u64)
     }
 }
 
@@ -210,13 +264,32 @@ mod tests {
         while let Some(page) = memory.alloc_page(Region::Data, false) {
             pages.push(page);
         }
-        assert_eq!(pages.len(), 84, "90 % of the 94 pages that are not reserved");
+        assert_eq!(pages.len(), 80, "90 % of the 90 pages that are not reserved, rounded down");
         assert!(memory.alloc_page(Region::Transaction, false).is_some());
         assert!(memory.alloc_page(Region::JobBuffers, false).is_some());
         for page in pages.drain(..) {
             memory.free_page(Region::Data, page);
         }
-        assert!(memory.alloc_page(Region::Query, false).is_some());
+        assert!(memory.alloc_page(Region::Index, false).is_some());
+    }
+
+    #[test]
+    fn what_is_full_says_so() {
+        let memory = MemoryManager::new(1000 * PAGE_BYTES as u64);
+        let of = |region| memory.usage().find(|u| u.region == region).expect("each region is there");
+        let room = of(Region::Data).room;
+        assert!(memory.account(Region::Data, room as usize, true));
+        assert_eq!((of(Region::Data).room, of(Region::Data).refused), (0, 0));
+        assert!(!memory.account(Region::Data, 1, true));
+        assert_eq!((of(Region::Data).refused, of(Region::Index).refused), (1, 0));
+        // The log has what is reserved for it, and the pool's part that is for the more important.
+        let log = of(Region::Log);
+        assert!(log.room > log.reserved && memory.account(Region::Log, log.room as usize, false));
+        assert_eq!(of(Region::Log).room, 0);
+        memory.unaccount(Region::Data, room as usize);
+        assert!(of(Region::Data).room > 0 && of(Region::Log).room > 0);
+        let (used, pool) = memory.pool();
+        assert_eq!((used, pool), (log.room - log.reserved, 900 * PAGE_BYTES as u64));
     }
 
     #[test]

@@ -98,7 +98,7 @@ errors! {
     /// The log cannot be written.
     DiskFailed = 312, Temporary, "a data node cannot write to its disk, so nothing is changed until it can; see `apus status` and the node's log";
 
-    OutOfMemory = 401, NoSpace, "the memory region for this is full; delete rows or add memory";
+    OutOfMemory = 401, NoSpace, "the memory region for this is full (`apus status --memory` tells which); delete rows, commit more often, or start the data nodes with more --memory";
     TooManyTransactions = 402, NoSpace, "too many open transactions on this coordinator";
     TransactionTooLarge = 403, NoSpace, "the transaction takes more memory than a data node gives to one; commit more often, or raise `apus data --transaction-memory`";
     TooManySnapshots = 405, NoSpace, "too many snapshots are open on this node; end transactions";

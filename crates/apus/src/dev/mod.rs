@@ -82,6 +82,9 @@ pub struct DevArgs {
     /// Memory of each data node in MiB
     #[arg(long, default_value_t = 4096, value_name = "MIB")]
     memory: u64,
+    /// What is reserved for a region of each data node's memory, and its maximum, in MiB (default: as `apus data`)
+    #[arg(long = "region", value_name = "NAME=RESERVED:MAXIMUM")]
+    regions: Vec<String>,
     /// Most memory that one transaction may take at one worker of a data node, in MiB (default: as `apus data`)
     #[arg(long, value_name = "MIB")]
     transaction_memory: Option<u64>,
@@ -273,6 +276,7 @@ struct Nodes {
     sql_args: Vec<String>,
     workers: u8,
     memory: u64,
+    regions: Vec<String>,
     transaction_memory: Option<u64>,
     checkpoint_log: Option<u64>,
     scrub_hours: Option<f64>,
@@ -354,6 +358,7 @@ impl Nodes {
             self.secret("client"),
         ];
         args.extend((!self.durable).then(|| "--diskless".to_owned()));
+        args.extend(self.regions.iter().map(|region| format!("--region={region}")));
         args.extend(self.transaction_memory.map(|mib| format!("--transaction-memory={mib}")));
         args.extend(self.checkpoint_log.map(|mib| format!("--checkpoint-log={mib}")));
         args.extend(self.scrub_hours.map(|hours| format!("--scrub-hours={hours}")));
@@ -490,6 +495,7 @@ impl Cluster {
             sql_args,
             workers,
             memory: args.memory,
+            regions: args.regions.clone(),
             transaction_memory: args.transaction_memory,
             checkpoint_log: args.checkpoint_log,
             scrub_hours: args.scrub_hours,

@@ -174,6 +174,7 @@ impl Dictionary {
         // This node's log may have rows of tables that others have not heard of.
         let given = self.keeper.found.as_ref().map_or(0, |found| found.next_table_id);
         self.catalog = Catalog { next_table_id: catalog.next_table_id.max(given), ..catalog };
+        self.account(self.catalog.encoded_bytes());
         self.put_file(ctx);
         let (order, waiting) = self.order_tables(&orders, ctx);
         self.participant.copy_begins(order, waiting);

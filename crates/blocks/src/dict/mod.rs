@@ -26,6 +26,8 @@
 //!
 //! **The dictionary on disk** and a restart from there: `keep`.
 //!
+//! **Memory** (`Region::Schema`): a member that has none for a step that adds to the dictionary refuses it, and the step is undone.
+//!
 //! Limits: [`QUEUE_MAX`] waiting changes, [`WATCHERS_MAX`] clients told of new versions, and those of `plan`.
 
 mod catalog;
@@ -40,6 +42,7 @@ mod tests;
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
     fmt::Write,
+    sync::Arc,
 };
 
 use apus_kernel::{Block, Context};
@@ -52,6 +55,7 @@ use apus_signal::{
     tc::RequestRef,
     view::{NodeState, View},
 };
+use apus_storage::{MemoryManager, Region};
 use apus_types::{ErrorCode, NodeId};
 
 pub use self::{
@@ -59,10 +63,12 @@ pub use self::{
     keep::{FILE as DICTIONARY_FILE, MAGIC as DICTIONARY_MAGIC, read_file},
     plan::{Plan, bootstrap, plan},
 };
-use crate::NodeConfig;
+use crate::{NodeConfig, buffers::step};
 
 /// Most schema changes that wait at the coordinator, and at a forwarder.
 pub const QUEUE_MAX: usize = 256;
+/// A definition in memory takes about so many times its encoded bytes.
+const SPREAD: usize = 6;
 /// A view that makes us president arrives sooner after the first who knows it than this.
 const EARLY_NS: u64 = 1_000_000_000;
 /// Tokens of executed changes that are remembered.
@@ -103,6 +109,9 @@ pub struct Dictionary {
     participant: participant::Participant,
     keeper: keep::Keeper,
     coordinator: coordinator::Coordinator,
+    memory: Arc<MemoryManager>,
+    /// What it has of that.
+    memory_bytes: usize,
 }
 
 impl Dictionary {
@@ -119,7 +128,15 @@ impl Dictionary {
             participant: participant::Participant::default(),
             keeper: keep::Keeper::new(config.disk.as_ref()),
             coordinator: coordinator::Coordinator::default(),
+            memory: config.memory.clone(),
+            memory_bytes: 0,
         }
+    }
+
+    /// Accounts a dictionary of so many encoded bytes, as it stands in this block and in the LDM and TC of each worker. `false`: there is no memory for it.
+    fn account(&mut self, encoded: usize) -> bool {
+        let copies = 1 + 2 * usize::from(self.instances);
+        step(&self.memory, Region::Schema, &mut self.memory_bytes, encoded * SPREAD * copies)
     }
 
     fn dict_of(node: NodeId) -> BlockRef {

@@ -9,6 +9,7 @@ use apus_signal::{
     schema::TableMessage,
 };
 use apus_types::{ErrorCode, NodeId, TableSchema};
+use prost::Message;
 
 use super::{COPY_RETRY_NS, Catalog, Dictionary};
 
@@ -149,10 +150,25 @@ impl Dictionary {
             self.put_file(ctx);
         }
         let orders: Vec<TableOrd> = step.upsert_tables.iter().map(|t| Self::define(self.as_prepared(t))).collect();
-        let (order, waiting) = self.order_tables(&orders, ctx);
-        self.participant.prepared = Some(Prepared { step, coordinator: from, order, waiting, error: 0 });
+        let error = if self.has_memory_for(&step, ctx) { 0 } else { ErrorCode::OutOfMemory as u32 };
+        let (order, waiting) = self.order_tables(if error == 0 { &orders } else { &[] }, ctx);
+        self.participant.prepared = Some(Prepared { step, coordinator: from, order, waiting, error });
         self.check_prepared(ctx);
         Ok(())
+    }
+
+    /// Whether there is memory for what a step adds; one that takes something away needs none.
+    fn has_memory_for(&mut self, step: &SchemaStep, ctx: &mut Context<'_>) -> bool {
+        let known = |id: &u32| self.catalog.tables.get(id).map_or(0, |table| TableMessage::from(table).encoded_len());
+        let replaced = step.upsert_tables.iter().map(|table| &table.id).chain(&step.drop_tables);
+        let less: usize = replaced.map(known).sum();
+        let more: usize = step.upsert_tables.iter().map(Message::encoded_len).sum();
+        let before = self.catalog.encoded_bytes();
+        let has_memory = more <= less || self.account(before + more - less);
+        if !has_memory {
+            ctx.probe("dict: no memory for a change of the schema");
+        }
+        has_memory
     }
 
     fn check_prepared(&mut self, ctx: &mut Context<'_>) {
@@ -210,6 +226,7 @@ impl Dictionary {
             self.order_tables(&drops, ctx);
             self.catalog.note_executed(step.token, step_table(step).map_or(0, |t| t.id));
             self.participant.last = Some(step.clone());
+            self.account(self.catalog.encoded_bytes());
             self.put_file(ctx);
             self.announce(ctx);
         }
@@ -225,6 +242,7 @@ impl Dictionary {
         {
             let undo = self.undo_orders(&prepared.step);
             self.order_tables(&undo, ctx);
+            self.account(self.catalog.encoded_bytes());
         }
     }
 

@@ -102,6 +102,37 @@ fn a_refusal_of_one_instance_undoes_it_everywhere() {
     assert!(made > refused, "transactions may still have rows of {refused:?}");
 }
 
+/// Its region is full: what adds a table is refused and undone, what takes one away is not, and then there is room again.
+#[test]
+fn a_change_without_memory_for_it_is_refused() {
+    let mut c = started(2);
+    let wide = |name: String| {
+        let columns: Vec<Column> =
+            (0..200).map(|i| Column::new(&format!("column_{i}_{name}"), ColumnType::Double)).collect();
+        let key = Column { nullable: false, ..Column::new("a", ColumnType::Int { bits: 32, unsigned: false }) };
+        let columns = [vec![key], columns].concat();
+        Change::CreateTable(TableMessage::from(&TableSchema::new("test", &name, columns, vec![0])))
+    };
+    let mut ask = |token: u64, change: Change| {
+        wish(&mut c, 1, token, change);
+        c.run_ms(5);
+        let refusal = c.answer(Kind::SchemaRef).map(|body| RequestRef::decode(&body).map(|r| r.code));
+        assert!(refusal.is_some() != c.answer(Kind::SchemaConf).is_some());
+        refusal.map_or(Ok(()), |code| Err(code.unwrap()))
+    };
+    let made = (0..100).find(|n| ask(10 + n, wide(format!("t{n}"))).is_err()).expect("one is refused");
+    assert!(made > 3, "{made} tables");
+    assert_eq!(ask(200, wide("more".into())), Err(ErrorCode::OutOfMemory));
+    for n in 0..2 {
+        let name = TableName { database: "test".into(), table: format!("t{n}"), ..TableName::default() };
+        assert_eq!(ask(300 + n, Change::DropTable(name)), Ok(()));
+    }
+    assert_eq!(ask(400, wide("more".into())), Ok(()));
+    for n in 1..=2 {
+        assert!(has_table(&read(&mut c, n), "more") && !has_table(&read(&mut c, n), &format!("t{made}")));
+    }
+}
+
 #[test]
 fn the_president_dies_in_a_schema_transaction() {
     let mut c = started(3);

@@ -162,6 +162,10 @@ impl Checkpoints {
     pub fn file(&self) -> Option<u32> {
         self.walk.as_ref().map(|walk| walk.file)
     }
+    /// Bytes that wait to be written.
+    pub fn buffered(&self) -> usize {
+        self.walk.as_ref().map_or(0, |walk| walk.writer.buffered())
+    }
     pub fn is_forced(&self) -> bool {
         self.is_forced
     }

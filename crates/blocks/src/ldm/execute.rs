@@ -74,6 +74,13 @@ pub(super) struct Work {
     writes_disk_table: bool,
 }
 
+impl Work {
+    /// What it holds while it waits.
+    pub(super) fn bytes(&self) -> usize {
+        self.ops.len() + self.results.len() + self.changes.len() + self.rows.len()
+    }
+}
+
 enum Progress {
     Done,
     Wait,
@@ -133,7 +140,7 @@ impl LocalDataManager {
         } else if ctx.is_overloaded(from.node) {
             ctx.probe("ldm: batch refused because answers pile up");
             Progress::Failed(ErrorCode::Overload)
-        } else if self.outcomes_refused || self.outcomes.is_full(req.trans.client, ctx.now()) {
+        } else if self.outcomes.is_full(req.trans.client, ctx.now()) {
             ctx.probe("ldm: memory of outcomes is full");
             Progress::Failed(ErrorCode::OutcomesFull)
         } else if self.locks_refused && has(req, |kind| kind == OpKind::ReadShared) {
@@ -280,7 +287,8 @@ impl LocalDataManager {
             ends.settle(fragment, at, work.trans_at, false);
         }
         let slot = self.free_waiting.last().copied().unwrap_or(self.waiting.len() as u32);
-        let may_wait = op.flags & (NO_WAIT | SKIP_LOCKED) == 0 && (slot as usize) < WAITING_MAX;
+        let has_room = (slot as usize) < WAITING_MAX && !self.locks_refused;
+        let may_wait = op.flags & (NO_WAIT | SKIP_LOCKED) == 0 && has_room;
         let fresh = match lock_row(&mut self.locks, fragment, row, op.kind, work, slot, may_wait) {
             Lock::Held(fresh) => fresh,
             Lock::Wait { fresh } => {
@@ -294,6 +302,7 @@ impl LocalDataManager {
                 return Ok(Step::Done);
             }
             Lock::Refused if op.flags & NO_WAIT != 0 => return Err(ErrorCode::LockNotAvailable),
+            Lock::Refused if self.locks_refused => return Err(ErrorCode::OutOfMemory),
             Lock::Refused => return Err(ErrorCode::Overload),
         };
         assert!(!fresh || !fragment.has_pending(row), "row {at:?} has a new holder and somebody else's change");

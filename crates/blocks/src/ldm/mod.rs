@@ -81,7 +81,7 @@ use apus_signal::{
     tc::{Outcome, RequestRef, TcFloor},
     view::{NodeState, View},
 };
-use apus_storage::{Fragment, Grant, Locks, MemoryManager, RowId};
+use apus_storage::{Fragment, Grant, Locks, MemoryManager, Region, RowId};
 use apus_types::{
     Chain, Epoch, ErrorCode, NodeId, PartitionId,
     hash::SecretHash,
@@ -99,7 +99,7 @@ pub use self::{
 use self::{copy_outcomes::Learning, execute::Work, outcome::Outcomes, tables::Tables, trans::Transactions};
 use crate::{
     OnDisk,
-    buffers::{Buffers, follow_lasting},
+    buffers::{Buffers, step},
     deferred::Deferred,
     flight::Patience,
 };
@@ -147,10 +147,9 @@ pub struct LocalDataManager {
     granted: Vec<Grant>,
     deferred: Deferred,
     buffers: Buffers,
-    /// Bytes of the memory that the outcomes have, and whether they were refused more.
+    /// Bytes of the memory that the outcomes have.
     outcome_bytes: usize,
-    outcomes_refused: bool,
-    /// The same of the queues of row locks.
+    /// The same of the queues of row locks and what waits in them, and whether they were refused more.
     lock_bytes: usize,
     locks_refused: bool,
     /// The same of transactions that are put back from the disk and have not ended where the log is read.
@@ -271,7 +270,6 @@ impl LocalDataManager {
             deferred: Deferred::default(),
             buffers: Buffers::default(),
             outcome_bytes: 0,
-            outcomes_refused: false,
             lock_bytes: 0,
             replay_bytes: 0,
             locks_refused: false,
@@ -604,9 +602,10 @@ impl Block for LocalDataManager {
         self.tell_progress(ctx);
         self.check_waits(ctx);
         let held = self.outcomes.figures().1;
-        self.outcomes_refused = !follow_lasting(&self.memory, &mut self.outcome_bytes, held);
+        self.outcomes.may_grow(step(&self.memory, Region::Outcomes, &mut self.outcome_bytes, held));
         self.locks.trim();
-        self.locks_refused = !follow_lasting(&self.memory, &mut self.lock_bytes, self.locks.bytes());
+        let held = self.locks.bytes() + self.waiting.iter().flatten().map(|work| work.bytes()).sum::<usize>();
+        self.locks_refused = !step(&self.memory, Region::Transaction, &mut self.lock_bytes, held);
         if self.patience.tick(self.epochs.drain.as_ref().map(EpochOrd::id)) {
             self.name_late_commit(ctx);
         }
@@ -616,6 +615,7 @@ impl Block for LocalDataManager {
         self.buffers.follow(&self.memory, ctx);
         if let Some(redo) = &mut self.redo {
             redo.pump(ctx);
+            redo.follow_memory(&self.memory, ctx);
         }
     }
 

@@ -14,7 +14,7 @@
 //!
 //! # When it is full
 //!
-//! At [`CHUNKS_SOFT`], or [`CLIENT_CHUNKS_MAX`] for one client, new batches are refused with `OutcomesFull`, which is temporary. A transaction that
+//! At [`CHUNKS_SOFT`], or at fewer where the memory region has no more, or [`CLIENT_CHUNKS_MAX`] for one client, new batches are refused with `OutcomesFull`, which is temporary. A transaction that
 //! stays open does not lead there: its client raises the floor past it after [`FLOOR_DEPTH`] numbers. What is under way still commits and may use the rest. Beyond [`CHUNKS_MAX`] the oldest chunk is given up, and owned up to: a question about its numbers is answered
 //! "forgotten", never "aborted".
 //!
@@ -105,6 +105,8 @@ pub struct Outcomes {
     joined_at: Option<i64>,
     /// The time of the last call that knew it.
     now: u64,
+    /// While there is no memory for more: from so many chunks on new batches are refused.
+    refused_at: Option<usize>,
 }
 
 /// Of a transaction that was so old when its client asked, by the client's clock.
@@ -154,17 +156,27 @@ impl Outcomes {
         self.last = Some(at);
     }
 
+    /// Whether there is memory for more. If not, what is there has to do: its last eighth is for what is under way.
+    pub fn may_grow(&mut self, may: bool) {
+        let now = self.chunks.len() / 8 * 7;
+        self.refused_at = (!may).then_some(self.refused_at.map_or(now, |before| before.min(now)));
+    }
+    #[inline]
+    fn soft(&self) -> usize {
+        self.refused_at.unwrap_or(CHUNKS_SOFT)
+    }
+
     /// Whether a transaction of this client should not begin now.
     #[inline]
     pub fn is_full(&mut self, client: u64, now: u64) -> bool {
-        let few = self.order.len() < CHUNKS_SOFT && self.order.len() < CLIENT_CHUNKS_MAX as usize;
+        let few = self.order.len() < self.soft() && self.order.len() < CLIENT_CHUNKS_MAX as usize;
         !few && self.is_crowded(client, now)
     }
     #[cold]
     fn is_crowded(&mut self, client: u64, now: u64) -> bool {
         self.now = now;
         self.give_back();
-        self.order.len() >= CHUNKS_SOFT || self.clients.get(&client).is_some_and(|c| c.chunks >= CLIENT_CHUNKS_MAX)
+        self.order.len() >= self.soft() || self.clients.get(&client).is_some_and(|c| c.chunks >= CLIENT_CHUNKS_MAX)
     }
 
     #[cold]
@@ -508,6 +520,26 @@ mod tests {
         assert!(!outcomes.committed(id(7, 5)) && !outcomes.clients.contains_key(&7));
         assert!(outcomes.may_have_forgotten(id(7, 5), 2 * S + SILENT_NS, (SILENT_NS / 1_000_000) as u32 + 1000));
         assert!(!outcomes.may_have_forgotten(id(7, 5), 2 * S + SILENT_NS, 5_000));
+        outcomes.verify().expect("all is counted");
+    }
+
+    /// The memory region gives no more: what is there is refilled, and all is well again when it has been, or when there is memory.
+    #[test]
+    fn with_no_more_memory_what_is_there_has_to_do() {
+        let mut outcomes = Outcomes::new(1);
+        (0..800).for_each(|n| outcomes.record(id(1, n * CHUNK), S));
+        outcomes.may_grow(false);
+        assert!(outcomes.is_full(1, S) && outcomes.is_full(2, S));
+        (800..900).for_each(|n| outcomes.record(id(1, n * CHUNK), 2 * S));
+        outcomes.may_grow(false);
+        assert!((0..900).all(|n| outcomes.committed(id(1, n * CHUNK))), "what is under way commits");
+        outcomes.raise_floor(TcFloor { client: 1, floor: 900 * CHUNK });
+        let is_served = (0..400).any(|_| !outcomes.is_full(1, 20 * S));
+        assert!(is_served && outcomes.figures().0 < 800 / 8 * 7, "what nobody needs went");
+        (0..900).for_each(|n| outcomes.record(id(2, n * CHUNK), 20 * S));
+        assert!(outcomes.is_full(2, 20 * S));
+        outcomes.may_grow(true);
+        assert!(!outcomes.is_full(2, 20 * S));
         outcomes.verify().expect("all is counted");
     }
 

@@ -14,7 +14,7 @@
 //! **Segments** are allocated on the disk before they are used, one ahead, so a full disk shows when the next one is made and not when a commit is
 //! written. They are listed in the control file, synced, before a mark in them counts.
 //!
-//! **A disk that does not keep up, is full, or fails.** What is buffered is bounded ([`BUFFER_MAX`]): beyond it, and while there is no room for more segments, what changes
+//! **A disk that does not keep up, is full, or fails.** What is buffered is bounded ([`BUFFER_MAX`], and memory region [`Region::Log`]): beyond it, and while there is no room for more segments, what changes
 //! rows is refused with a temporary error (`LogFull`), here and at the chain's other replicas; reads go on, and so do the ends of what was begun, whose
 //! entries are small. A write or sync that fails is not repeated, for what a failed sync has lost nobody knows: the log takes nothing more, changes are
 //! refused (`DiskFailed`) if the node is still there 0.1 s later, and no further epoch becomes restorable with this node. A disk that answers nothing for
@@ -38,6 +38,7 @@ use apus_signal::{
     restart::{RedoFound, Restore},
     view::{NodeState, View, ViewNode},
 };
+use apus_storage::{MemoryManager, Region};
 use apus_types::{
     Epoch, ErrorCode, NodeId,
     planted::{Bug, planted},
@@ -51,6 +52,7 @@ use super::{
     restore::Replay,
     scrub::Scrub,
 };
+use crate::buffers::{STEP, step};
 
 /// So many bytes are written without being asked for.
 const FLUSH_BYTES: usize = 256 << 10;
@@ -137,6 +139,9 @@ pub(super) struct Redo {
     found: RedoFound,
     /// What was read is of no use, for people, and the content of the control file that says so.
     disowned: Option<(u64, String)>,
+    /// Bytes of memory that it has, and whether it was refused more.
+    memory_bytes: usize,
+    no_memory: bool,
 }
 
 /// A global checkpoint that waits for this log.
@@ -201,10 +206,29 @@ impl Redo {
             has_begun: false,
             found,
             disowned: None,
+            memory_bytes: 0,
+            no_memory: false,
         }
     }
 
     // ---- writing
+
+    /// Accounts what waits for the disk and what is on its way there. What the manager refuses is there all the same; changes are refused until it
+    /// has gone down.
+    #[inline]
+    pub fn follow_memory(&mut self, memory: &MemoryManager, ctx: &mut Context<'_>) {
+        let held =
+            self.writer.as_ref().map_or(0, Writer::buffered) + self.checkpoints.buffered() + ctx.disk_under_way().1;
+        if held.max(self.memory_bytes) < STEP {
+            self.no_memory = false;
+            return;
+        }
+        let is_refused = !step(memory, Region::Log, &mut self.memory_bytes, held);
+        if is_refused && !std::mem::replace(&mut self.no_memory, is_refused) {
+            ctx.probe("ldm: no memory for the log");
+        }
+        self.no_memory = is_refused;
+    }
 
     /// Why changes are refused, if they are.
     #[inline]
@@ -215,7 +239,7 @@ impl Redo {
         if self.health.refuses() {
             return Some(ErrorCode::DiskFailed);
         }
-        (is_short || writer.buffered() > BUFFER_MAX).then_some(ErrorCode::LogFull)
+        (is_short || self.no_memory || writer.buffered() > BUFFER_MAX).then_some(ErrorCode::LogFull)
     }
     /// Rows came as a copy: tells whoever sent them, who sends no more than so many unconfirmed, when the log's buffer has room for others.
     pub fn confirm_copied(&mut self, to: BlockRef, conf: CopyRowsConf, ctx: &mut Context<'_>) {

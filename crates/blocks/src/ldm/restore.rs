@@ -27,7 +27,7 @@ use apus_signal::{
     qmgr::encode,
     restart::{Progress, Restore},
 };
-use apus_storage::RowId;
+use apus_storage::{Region, RowId};
 use apus_types::{
     Chain, Epoch, ErrorCode, IndexNo, PartitionId, TableId, TransId,
     planted::{Bug, planted},
@@ -39,7 +39,7 @@ use super::{
     ends::{ROW_NS_MAX, is_short},
     redo::{Asked, State},
 };
-use crate::buffers::follow_lasting;
+use crate::buffers::step;
 
 /// Changes of a transaction that has not ended yet, as far as the log was read.
 #[derive(Default)]
@@ -285,7 +285,7 @@ impl LocalDataManager {
                         break Err(reason);
                     }
                 }
-                Step::Read { .. } if !follow_lasting(&self.memory, &mut self.replay_bytes, replay.held) => {
+                Step::Read { .. } if !step(&self.memory, Region::Transaction, &mut self.replay_bytes, replay.held) => {
                     ctx.probe("ldm: no memory for what is put back");
                     let mib = replay.held >> 20;
                     break Err(format!(
@@ -312,7 +312,7 @@ impl LocalDataManager {
         };
         (self.progress.loaded, self.progress.replayed) = (replay.loaded, replay.rows);
         replay.end();
-        follow_lasting(&self.memory, &mut self.replay_bytes, 0);
+        step(&self.memory, Region::Transaction, &mut self.replay_bytes, 0);
         match outcome {
             Ok(()) => self.begin_indexes(reader, replay, order, ctx),
             Err(reason) => self.refuse_restore(reason, order, ctx),

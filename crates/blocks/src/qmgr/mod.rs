@@ -189,6 +189,8 @@ impl std::fmt::Display for Loss<'_> {
 /// The membership manager; see the module.
 pub struct Membership {
     me: NodeId,
+    /// Told to operators.
+    memory: std::sync::Arc<apus_storage::MemoryManager>,
     incarnation: u64,
     rejoins: bool,
     instances: u8,
@@ -251,6 +253,7 @@ impl Membership {
     pub fn new(config: &NodeConfig) -> Membership {
         Membership {
             me: config.node,
+            memory: config.memory.clone(),
             incarnation: config.incarnation,
             rejoins: config.rejoins,
             instances: config.workers,
@@ -669,6 +672,7 @@ impl Membership {
             reaches: self.managers.reached(now).iter().map(|m| m.node).collect(),
             durable: self.restart.has_disk,
             progress: self.progress(now),
+            memory: Some(crate::buffers::usage(&self.memory)),
         };
         self.tell_managers(Kind::RegisterRep, &rep, ctx);
         if self.freeze.is_frozen() {

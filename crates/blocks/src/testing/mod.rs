@@ -7,13 +7,17 @@ mod epochs;
 mod exactly_once;
 mod filters;
 mod large;
+mod memory;
 mod node_failure;
 mod protocol;
 mod reuse;
 mod shared_locks;
 mod take_over;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::Arc,
+};
 
 use apus_kernel::{Worker, WorkerConfig};
 use apus_signal::{
@@ -26,7 +30,7 @@ use apus_signal::{
     tc::{Op, OpKind, OpStatus, RequestRef, START, TcBatchConf, TcBatchReq, TcEndReq},
     view::{NodeState, View, ViewNode},
 };
-use apus_storage::MemoryManager;
+use apus_storage::{MemoryManager, REGIONS, RegionLimits};
 use apus_types::{
     Chain, Column, ColumnType, Epoch, ErrorCode, IndexDef, IndexNo, IndexState, NodeId, TableId, TableSchema, TransId,
     Value, hash::hash_key, key, limits,
@@ -43,6 +47,9 @@ use crate::{
 
 pub const TABLE: TableId = TableId(10);
 pub const HIDDEN: TableId = TableId(11);
+/// Bytes of each node.
+const MEMORY: u64 = 64 << 20;
+type Regions = [RegionLimits; REGIONS.len()];
 
 /// How many seeds a test runs: `usual`, or what APUS_SEEDS says for a long run by hand.
 #[expect(clippy::disallowed_methods, reason = "a test that is run by hand for longer")]
@@ -88,6 +95,9 @@ pub struct Cluster {
     /// How long versions are kept after the last reader at an epoch.
     linger_ns: u64,
     transaction_bytes: u64,
+    /// Of each node's memory.
+    regions: Regions,
+    memories: BTreeMap<NodeId, Arc<MemoryManager>>,
     pub now: u64,
     /// Most that one signal has sent over links.
     pub busiest: u64,
@@ -132,6 +142,10 @@ impl Cluster {
     }
 
     pub fn with_limits(seed: u64, replicas: u16, slices: Slices, transaction_bytes: u64) -> Cluster {
+        Cluster::with_memory(seed, replicas, slices, transaction_bytes, MemoryManager::usual_limits(MEMORY))
+    }
+
+    fn with_memory(seed: u64, replicas: u16, slices: Slices, transaction_bytes: u64, regions: Regions) -> Cluster {
         let schema = schema();
         let mut cluster = Cluster {
             workers: BTreeMap::new(),
@@ -143,6 +157,8 @@ impl Cluster {
             slices,
             linger_ns: [0, 2_000_000, LINGER_NS][seed as usize % 3],
             transaction_bytes,
+            regions,
+            memories: BTreeMap::new(),
             now: 0,
             busiest: 0,
             next_request: 1,
@@ -161,7 +177,8 @@ impl Cluster {
 
     /// A fresh process with the schema, linked to all others.
     pub fn start(&mut self, node: NodeId, incarnation: u64) {
-        let memory = MemoryManager::new(64 << 20);
+        let memory = MemoryManager::with_limits(MEMORY, self.regions);
+        self.memories.insert(node, memory.clone());
         let mut worker = Worker::new(WorkerConfig {
             node,
             worker: 0,
