@@ -16,6 +16,7 @@ use apus_signal::{
     envelope::{ENVELOPE_BYTES, decode_frame, frame_length},
     hello::{HELLO_BYTES_MAX, Hello},
     mgmt::{MgmtReq, NodeSummary, StatusConf},
+    speeds::Speeds,
     tc::RequestRef,
     view::NodeState,
 };
@@ -225,7 +226,8 @@ fn to_json(status: &StatusConf) -> serde_json::Value {
             })
         })
         .collect();
-    json!({
+    let speeds = status.checkpoint_speeds.unwrap_or_default();
+    let mut all = json!({
         "cluster": format!("{:016x}", status.cluster),
         "generation": status.generation,
         "partitions": status.partitions,
@@ -241,7 +243,11 @@ fn to_json(status: &StatusConf) -> serde_json::Value {
         "sql_arbitrators": status.sql_arbitrators.iter().map(|id| number(*id)).collect::<Vec<_>>(),
         "mgmt_uptime_ms": status.mgmt_uptime_ms,
         "nodes": nodes,
-    })
+    });
+    for (name, value) in Speeds::NAMES.into_iter().zip(speeds.values()) {
+        all[name] = value.into();
+    }
+    all
 }
 
 fn to_table(status: &StatusConf) -> String {

@@ -29,6 +29,10 @@ impl Context<'_> {
     pub fn unix_micros(&self) -> i64 {
         self.core.unix_micros
     }
+    /// Nanoseconds since the worker was made in which it had nothing to do: what is busy between two moments is the rest.
+    pub fn idle_ns(&self) -> u64 {
+        self.core.idle_ns
+    }
     #[inline]
     pub fn epoch(&self) -> Epoch {
         self.core.epoch

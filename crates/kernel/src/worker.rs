@@ -120,6 +120,11 @@ impl Worker {
             }
         }
     }
+    /// The executor had nothing for it to do for so long, before the round that begins.
+    #[inline]
+    pub fn rested(&mut self, ns: u64) {
+        self.core.idle_ns += ns;
+    }
     /// Ticks so far, of at most one per round.
     pub fn ticks(&self) -> u64 {
         self.ticks

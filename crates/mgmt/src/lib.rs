@@ -51,6 +51,7 @@ use apus_signal::{
     },
     operator::FrozenSide,
     qmgr::{ArbitConf, ArbitReq, Heartbeat, Incarnation, LeaseEnd, LinkRep, StopOrd, checked_view, decode, encode},
+    speeds::Speeds,
     view::{NodeState, View},
 };
 use apus_types::{Chain, NodeId, limits::PARTITIONS_MAX};
@@ -487,6 +488,7 @@ impl Management {
             eject_slow_ms: view.map_or(self.config.eject_slow_ms, |v| v.eject_slow_ms),
             durability: view.map_or(self.config.durability, |v| v.durability),
             gcp_interval_ms: view.map_or(gcp::INTERVAL_MS_DEFAULT, View::gcp_interval_ms),
+            checkpoint_speeds: Some(view.map_or(Speeds::DEFAULT, View::checkpoint_speeds)),
             durable: self.heard.values().any(|h| h.durable),
             mgmt: self.me.0.into(),
             arbitrator: view.map_or(0, |v| v.arbitrator),

@@ -8,6 +8,7 @@ use apus_signal::{
     mgmt::Setting,
     operator::{ClusterStop, EndOrder, Resume, ResumeAnswer},
     qmgr::{Incarnation, encode},
+    speeds::Speeds,
     tc::RequestRef,
 };
 use apus_types::{ErrorCode, NodeId};
@@ -38,14 +39,16 @@ impl Management {
         if !setting.is_legal() {
             return refuse(from, setting.request, ErrorCode::ProtocolViolation, ctx);
         }
-        let Setting { silence_ms, eject_slow_ms, durability, gcp_interval_ms, .. } = setting;
+        let Setting { silence_ms, eject_slow_ms, durability, gcp_interval_ms, checkpoint_speeds, .. } = setting;
+        let speeds = checkpoint_speeds.unwrap_or_default().values().map(|v| (v != 0).then_some(v));
         let settings = [
             ("silence_ms", silence_ms),
             ("eject_slow_ms", eject_slow_ms),
             ("durability", durability),
             ("gcp_interval", gcp_interval_ms),
         ];
-        for (name, value) in settings.into_iter().filter_map(|(n, v)| Some((n, v?))) {
+        let settings = settings.into_iter().chain(Speeds::NAMES.into_iter().zip(speeds));
+        for (name, value) in settings.filter_map(|(n, v)| Some((n, v?))) {
             ctx.log(format_args!("{name} is to be {value}"));
         }
         for node in self.links.keys().filter(|n| n.is_data()) {

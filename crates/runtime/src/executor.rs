@@ -74,9 +74,11 @@ impl Executor {
     /// epoll failed, which leaves nothing to do but to stop the node.
     pub fn run(&mut self) -> io::Result<()> {
         while !self.shared.is_stopping() {
-            self.wait()?;
+            let slept_at = self.wait()?;
             Self::door(&self.shared, self.worker.config().worker).begin_round();
-            self.worker.set_time(self.now_ns(), unix_micros());
+            let now = self.now_ns();
+            slept_at.into_iter().for_each(|at| self.worker.rested(now.saturating_sub(at)));
+            self.worker.set_time(now, unix_micros());
             self.watch_workers();
             self.take_in();
             self.worker.run(RUN_BUDGET);
@@ -110,18 +112,21 @@ impl Executor {
         &shared.doors[usize::from(worker)]
     }
 
-    fn wait(&mut self) -> io::Result<()> {
+    /// Since when it has slept, if it has.
+    fn wait(&mut self) -> io::Result<Option<u64>> {
         let door = Self::door(&self.shared, self.worker.config().worker);
-        let mut timeout_ns = 0;
+        let (mut timeout_ns, mut slept_at) = (0, None);
         if !self.worker.has_work() && door.may_sleep() {
-            timeout_ns = self.worker.next_deadline().saturating_sub(self.now_ns());
+            let now = self.now_ns();
+            slept_at = Some(now);
+            timeout_ns = self.worker.next_deadline().saturating_sub(now);
             if self.ring_stuck {
                 timeout_ns = timeout_ns.min(RING_RETRY_NS);
             }
         }
         let result = self.poll.wait(Some(timeout_ns), &mut self.ready);
         door.awake();
-        result
+        result.map(|()| slept_at)
     }
 
     /// The control worker looks after the data workers once per tick.

@@ -25,6 +25,7 @@ pub mod qmgr;
 pub mod restart;
 pub mod scan;
 pub mod schema;
+pub mod speeds;
 pub mod switchover;
 pub mod takeover;
 pub mod tc;

@@ -12,7 +12,7 @@
 
 use prost::Message;
 
-use crate::{gcp, operator::FrozenSide, view::View};
+use crate::{gcp, operator::FrozenSide, speeds::Speeds, view::View};
 
 /// One configured data node.
 #[derive(Clone, PartialEq, Message)]
@@ -107,6 +107,8 @@ pub struct Setting {
     /// See [`gcp::INTERVAL_MS`].
     #[prost(uint32, optional, tag = "5")]
     pub gcp_interval_ms: Option<u32>,
+    #[prost(message, optional, tag = "6")]
+    pub checkpoint_speeds: Option<Speeds>,
 }
 
 impl Setting {
@@ -116,8 +118,10 @@ impl Setting {
         let is_eject = self.eject_slow_ms.is_none_or(|ms| ms == 0 || EJECT_SLOW_MS.contains(&ms));
         let is_class = self.durability.is_none_or(|class| class <= 1);
         let is_interval = self.gcp_interval_ms.is_none_or(|ms| gcp::INTERVAL_MS.contains(&ms));
+        let is_speed = self.checkpoint_speeds.as_ref().is_none_or(Speeds::is_legal);
         let is_any = self.silence_ms.or(self.eject_slow_ms).or(self.durability).or(self.gcp_interval_ms).is_some();
-        is_silence && is_eject && is_class && is_interval && is_any
+        let is_any = is_any || self.checkpoint_speeds.is_some();
+        is_silence && is_eject && is_class && is_interval && is_speed && is_any
     }
 }
 
@@ -305,6 +309,8 @@ pub struct StatusConf {
     /// Of the view, in force.
     #[prost(uint32, tag = "24")]
     pub gcp_interval_ms: u32,
+    #[prost(message, optional, tag = "25")]
+    pub checkpoint_speeds: Option<Speeds>,
 }
 
 /// `NodeStatusConf`: one data node about itself.

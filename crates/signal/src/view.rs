@@ -7,7 +7,7 @@
 use apus_types::{Chain, NodeId, PartitionId, hash, limits};
 use prost::Message;
 
-use crate::{codec::DecodeError, gcp};
+use crate::{codec::DecodeError, gcp, speeds::Speeds};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, PartialOrd, Ord, prost::Enumeration)]
 #[repr(i32)]
@@ -94,6 +94,9 @@ pub struct View {
     /// Time between two global checkpoints in milliseconds; 0: [`crate::gcp::INTERVAL_MS_DEFAULT`].
     #[prost(uint32, tag = "24")]
     pub gcp_interval_ms: u32,
+    /// Those that an operator has set; see [`View::checkpoint_speeds`].
+    #[prost(message, optional, tag = "25")]
+    pub speeds: Option<Speeds>,
     /// Generation of the newest view in which sides met that had lost signals to each other: who executes it, or a later one after an earlier
     /// one, ends all that was open by take-over, as if every coordinator had died. 0: none.
     #[prost(uint64, tag = "22")]
@@ -132,6 +135,10 @@ impl View {
     /// Time between two global checkpoints, in milliseconds.
     pub fn gcp_interval_ms(&self) -> u32 {
         if self.gcp_interval_ms == 0 { gcp::INTERVAL_MS_DEFAULT } else { self.gcp_interval_ms }
+    }
+    /// Speeds of checkpoints, in force.
+    pub fn checkpoint_speeds(&self) -> Speeds {
+        self.speeds.unwrap_or_default().or(&Speeds::DEFAULT)
     }
     pub fn partition_count(&self) -> u16 {
         self.chains.len() as u16

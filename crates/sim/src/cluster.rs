@@ -629,7 +629,9 @@ impl Cluster {
         }
         let Some(w) = host.workers.get_mut(usize::from(worker)) else { return };
         let (executed, ticks) = (w.counters().executed, w.ticks());
-        w.set_time(host.clock.read(now), host.clock.unix_micros(now));
+        let (time, stall) = (host.clock.read(now), &host.stalls[usize::from(worker)]);
+        w.rested(time.saturating_sub(w.now()).min(now.saturating_sub(stall.until)));
+        w.set_time(time, host.clock.unix_micros(now));
         if w.config().is_control() && w.ticks() > ticks {
             // As an executor does: of a worker that is stuck it sees no new round, and it does not sleep.
             (0..w.config().instances).zip(&host.stalls).for_each(|(data, stall)| w.watch(data, 0, !stall.stuck));

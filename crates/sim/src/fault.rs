@@ -13,7 +13,7 @@
 
 use std::{fmt, str::FromStr};
 
-use apus_signal::mgmt::Setting;
+use apus_signal::{mgmt::Setting, speeds::Speeds};
 use apus_types::NodeId;
 
 const US: u64 = 1_000;
@@ -172,10 +172,12 @@ pub enum Knob {
     Checkpoints,
     /// Class of commits: 0 replicated, 1 disk.
     Class,
+    /// Most MiB per second that a node writes of a checkpoint.
+    Speed,
 }
 
 impl Knob {
-    pub const ALL: &[Knob] = &[Knob::Silence, Knob::Eject, Knob::Checkpoints, Knob::Class];
+    pub const ALL: &[Knob] = &[Knob::Silence, Knob::Eject, Knob::Checkpoints, Knob::Class, Knob::Speed];
     /// As operators write it.
     pub fn name(self) -> &'static str {
         match self {
@@ -183,6 +185,7 @@ impl Knob {
             Knob::Eject => "eject_slow_ms",
             Knob::Checkpoints => "gcp_interval",
             Knob::Class => "durability",
+            Knob::Speed => Speeds::NAMES[1],
         }
     }
     pub fn setting(self, value: u32) -> Setting {
@@ -191,6 +194,10 @@ impl Knob {
             Knob::Eject => Setting { eject_slow_ms: Some(value), ..Setting::default() },
             Knob::Checkpoints => Setting { gcp_interval_ms: Some(value), ..Setting::default() },
             Knob::Class => Setting { durability: Some(value), ..Setting::default() },
+            Knob::Speed => {
+                let speeds = Speeds { min: 1, max: value, max_other_restart: value, max_own_restart: value };
+                Setting { checkpoint_speeds: Some(speeds), ..Setting::default() }
+            }
         }
     }
 }

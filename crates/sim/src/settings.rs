@@ -343,7 +343,10 @@ impl Settings {
             for _ in 0..1 + random.below(3) {
                 let moment = US * (1 + random.below(round.end / US + 1)).min(round.end / US);
                 let (knob, value) = match random.below(3) {
-                    0 if self.durable => (Knob::Checkpoints, [20, 50, 100, 500][random.below(4) as usize]),
+                    0 if self.durable => match random.below(6) as usize {
+                        at @ ..4 => (Knob::Checkpoints, [20, 50, 100, 500][at]),
+                        at => (Knob::Speed, [1, 50][at - 4]),
+                    },
                     // Where only the tables are of class `disk` all else may be at times.
                     1 if self.by_table => (Knob::Class, random.below(2) as u32),
                     _ => (Knob::Silence, [80, 80, 120, 200, 300][random.below(5) as usize]),

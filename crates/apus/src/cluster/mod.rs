@@ -14,6 +14,7 @@ use std::{
 use apus_signal::{
     Kind, gcp,
     mgmt::{EJECT_SLOW_MS, SILENCE_MS, Setting, StatusConf},
+    speeds::{SPEED_MIB, Speeds},
 };
 use prost::Message;
 
@@ -31,7 +32,9 @@ pub struct ClusterArgs {
 enum Action {
     /// Change a setting of the whole cluster, now. `durability=disk`: commits are acknowledged when they are on the disks of all replicas
     /// (`replicated`, the default: in the memory of all; sessions and tables may ask for more). `gcp_interval=N`: every so many milliseconds, 10 to 10000,
-    /// by default 100, what was written is made durable on all nodes. `silence_ms=N`: the shortest silence in milliseconds for which a node is held for failed (80
+    /// by default 100, what was written is made durable on all nodes. `checkpoint_min_speed=N`, `checkpoint_max_speed=N`,
+    /// `checkpoint_max_speed_other_restart=N` and `checkpoint_max_speed_own_restart=N`: MiB per second between which each data node writes checkpoints (1 to
+    /// 100000; by default 20 and 200, at most 100 while another node starts, 400 after its own start until its first checkpoint): slower while its workers are busy or its disk is late. `silence_ms=N`: the shortest silence in milliseconds for which a node is held for failed (80
     /// to 1000; hosts that pause for 200 ms want 400). `eject_slow_ms=N`: a data node leaves when its workers have been four times slower than
     /// the others', and slower than this, for 5 s (20 to 60000; 0, the default: never)
     Set {
@@ -101,7 +104,7 @@ fn ask_all(access: &Access) -> Result<Vec<(String, StatusConf)>, String> {
 pub const CLASSES: [&str; 2] = ["replicated", "disk"];
 
 fn parse(setting: &str) -> Result<Setting, String> {
-    let known = "the settings are: durability=disk|replicated, gcp_interval=N, silence_ms=N, eject_slow_ms=N";
+    let known = "the settings are: durability=disk|replicated, gcp_interval=N, checkpoint_min_speed=N, checkpoint_max_speed=N, checkpoint_max_speed_other_restart=N, checkpoint_max_speed_own_restart=N, silence_ms=N, eject_slow_ms=N";
     let (name, value) = setting.split_once('=').ok_or(known)?;
     let (name, value) = (name.trim(), value.trim());
     if name == "durability" {
@@ -110,6 +113,14 @@ fn parse(setting: &str) -> Result<Setting, String> {
         return Ok(Setting { durability: Some(class as u32), ..Setting::default() });
     }
     let number = value.parse::<u32>().ok();
+    if let Some(speed) = Speeds::NAMES.iter().position(|known| *known == name) {
+        let mut values = [0; 4];
+        values[speed] = number.unwrap_or(0);
+        let wish = Setting { checkpoint_speeds: Some(Speeds::from_values(values)), ..Setting::default() };
+        let (least, most) = (SPEED_MIB.start(), SPEED_MIB.end());
+        let wrong = || format!("{name} is a number of MiB per second, {least} to {most}, not {value:?}");
+        return Some(wish).filter(Setting::is_legal).ok_or_else(wrong);
+    }
     let (setting, range) = match name {
         "silence_ms" => (Setting { silence_ms: number, ..Setting::default() }, SILENCE_MS),
         "eject_slow_ms" => (Setting { eject_slow_ms: number, ..Setting::default() }, EJECT_SLOW_MS),
@@ -128,6 +139,11 @@ fn is_done(wanted: &Setting, now: &StatusConf) -> bool {
         && wanted.eject_slow_ms.is_none_or(|ms| ms == now.eject_slow_ms)
         && wanted.durability.is_none_or(|class| class == now.durability)
         && wanted.gcp_interval_ms.is_none_or(|ms| ms == now.gcp_interval_ms)
+        && wanted.checkpoint_speeds.is_none_or(|wish| Some(wish.or(&speeds_of(now))) == now.checkpoint_speeds)
+}
+
+fn speeds_of(now: &StatusConf) -> Speeds {
+    now.checkpoint_speeds.unwrap_or_default()
 }
 
 /// Every management node is told, since each reaches members of its own; then the view is awaited.
@@ -168,6 +184,8 @@ mod tests {
         assert_eq!(parse("durability=disk").map(|s| s.durability), Ok(Some(1)));
         assert_eq!(parse("gcp_interval=10").map(|s| s.gcp_interval_ms), Ok(Some(10)));
         assert_eq!(parse("eject_slow_ms=0").map(|s| s.eject_slow_ms), Ok(Some(0)));
+        let speed = parse("checkpoint_max_speed=50").map(|s| s.checkpoint_speeds);
+        assert_eq!(speed, Ok(Some(Speeds { max: 50, ..Speeds::default() })));
         for wrong in [
             "silence_ms",
             "silence=100",
@@ -179,6 +197,9 @@ mod tests {
             "gcp_interval=9",
             "gcp_interval=10001",
             "gcp_interval=0",
+            "checkpoint_min_speed=0",
+            "checkpoint_max_speed=100001",
+            "checkpoint_speed=50",
             "=",
             "",
         ] {

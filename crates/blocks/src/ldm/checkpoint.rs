@@ -15,8 +15,7 @@
 //! **Where the log begins then.** At the oldest change of any transaction that was not forgotten here when the walk began. Of the others everything is in the pages:
 //! what is decided is read as committed even if its rows are not stamped yet.
 //!
-//! **Pace.** A page at a time, as many bytes as the time since the last step allows: [`IDLE_RATE`] while nobody asks for anything, else [`BUSY_RATE`], more the more log
-//! there is. At most [`REQUESTS`] writes are under way, so a sync of the log waits for some milliseconds at most, and the file is synced in pieces.
+//! **Pace.** A page at a time, as many bytes as the time since the last step allows at the present speed (`checkpoint_speed`). At most [`REQUESTS`] writes are under way, so a sync of the log waits for some milliseconds at most, and the file is synced in pieces.
 //!
 //! **A disk that is full or fails here**: the file is given up, and tried again later with a new one; the log goes on.
 
@@ -26,6 +25,7 @@ use apus_signal::{
     Kind,
     copy::{COPY_BYTES, CopiedRow},
     gcp::GcpHurry,
+    view::{NodeState, ViewNode},
 };
 use apus_storage::{Fragment, PAGE_ROWS};
 use apus_types::{
@@ -35,6 +35,7 @@ use apus_types::{
 
 use super::{
     LocalDataManager,
+    checkpoint_speed::{Bounds, Load, Speed},
     ends::is_short,
     redo::{Asked, Redo},
 };
@@ -43,12 +44,11 @@ use super::{
 const TURNS: u64 = 8;
 /// The log may grow by so many bytes before the next checkpoint begins.
 pub const CHECKPOINT_BYTES: u64 = 2 * apus_redo::SEGMENT_BYTES;
-/// Bytes of pages per second: while nothing else is done, and otherwise at least and at most.
-const IDLE_RATE: u64 = 400 << 20;
-const BUSY_RATE: u64 = 20 << 20;
-const BUSY_RATE_MAX: u64 = 200 << 20;
-/// Between two steps.
+/// Between two steps, at least and at most: a speed may rise meanwhile.
 const PAUSE_NS: u64 = 1_000_000;
+const PAUSE_MAX_NS: u64 = 100_000_000;
+/// Bytes per second, where the workers' share of a speed is less.
+const RATE_MIN: u64 = 64 << 10;
 /// Pages of one step, and what reading a row may cost at worst.
 const PAGES: u32 = 16;
 const ROW_READ_NS_MAX: u64 = 2_000;
@@ -97,8 +97,9 @@ pub(super) struct Checkpoints {
     possible: bool,
     /// The next step is on its way.
     stepping: bool,
-    /// When the newest one was listed, and its bytes.
+    /// When the newest one of this process was listed, and its bytes.
     listed: Option<(u64, u64)>,
+    speed: Speed,
 }
 
 /// One that is being written.
@@ -122,10 +123,9 @@ struct Walk {
     /// All is on disk.
     is_synced: bool,
     ticks: u64,
-    /// Bytes that may be written now; when that was, and what the instance had been asked for until then.
+    /// Bytes that may be written now, and when that was.
     allowed: i64,
     stepped_at: u64,
-    asked: u64,
 }
 
 #[derive(Clone, Copy)]
@@ -152,6 +152,7 @@ impl Checkpoints {
             possible: false,
             stepping: false,
             listed: None,
+            speed: Speed::default(),
         }
     }
     /// After so many bytes of log.
@@ -181,18 +182,20 @@ impl Checkpoints {
     }
     pub fn summary(&self) -> String {
         let walk = self.walk.as_ref().map(|w| (w.file, w.bytes, w.cursor.is_some(), w.is_synced, w.end));
-        format!("checkpoint (file, bytes, walking, synced, end) {walk:?}, listed (at, bytes) {:?}", self.listed)
+        let speed = self.speed.get();
+        format!(
+            "checkpoint (file, bytes, walking, synced, end) {walk:?}, listed (at, bytes) {:?}, {speed} bytes/s",
+            self.listed
+        )
     }
 }
 
 impl Walk {
-    /// What may be written in this step.
-    fn allow(&mut self, now: u64, asked: u64, urgency: u64) {
-        let is_busy = asked != self.asked;
-        let rate = if is_busy { (BUSY_RATE * urgency.max(1)).min(BUSY_RATE_MAX) } else { IDLE_RATE };
+    /// What may be written in this step, at so many bytes per second.
+    fn allow(&mut self, now: u64, rate: u64) {
         let more = u128::from(rate) * u128::from(now.saturating_sub(self.stepped_at)) / 1_000_000_000;
         self.allowed = (self.allowed + more as i64).min(BUFFERED as i64);
-        (self.stepped_at, self.asked) = (now, asked);
+        self.stepped_at = now;
     }
     fn is_written(&self) -> bool {
         self.cursor.is_none() && self.writer.buffered() == 0 && self.writes == 0
@@ -292,6 +295,7 @@ impl Redo {
 impl LocalDataManager {
     pub(super) fn tick_checkpoint(&mut self, ctx: &mut Context<'_>) {
         let is_up = self.is_up();
+        self.steer_checkpoint(ctx);
         let Some(redo) = self.redo.as_mut().filter(|redo| redo.is_open()) else { return };
         let written = redo.written();
         let checkpoints = &redo.checkpoints;
@@ -301,6 +305,19 @@ impl LocalDataManager {
         } else if is_up && is_due && ctx.now() >= checkpoints.retry_at {
             self.begin_checkpoint(ctx);
         }
+    }
+
+    fn steer_checkpoint(&mut self, ctx: &mut Context<'_>) {
+        let starts = |n: &&ViewNode| n.node() != self.me.node && n.state() == NodeState::Recovering;
+        let Some(redo) = self.redo.as_mut().filter(|redo| redo.checkpoints.speed.is_due(ctx.now())) else { return };
+        let (now, written, is_log_late) = (ctx.now(), redo.written(), redo.is_late(ctx.now()));
+        let checkpoints = &mut redo.checkpoints;
+        let growth = checkpoints.grown(written) / checkpoints.every.max(1);
+        let other_starts = self.view.nodes.iter().any(|n| starts(&n));
+        let own_start = checkpoints.listed.is_none();
+        let bounds = Bounds::new(self.view.checkpoint_speeds(), self.view.instances, other_starts, own_start, growth);
+        let busy_percent = checkpoints.speed.busy_percent(now, ctx.idle_ns());
+        checkpoints.speed.steer(Load { busy_percent, is_log_late }, bounds);
     }
 
     fn begin_checkpoint(&mut self, ctx: &mut Context<'_>) {
@@ -344,7 +361,6 @@ impl LocalDataManager {
             ticks: 0,
             allowed: 0,
             stepped_at: ctx.now(),
-            asked: self.counters.asked(),
         }));
         self.tables.begin_round(round);
         ctx.probe("ldm: a checkpoint begins");
@@ -364,9 +380,9 @@ impl LocalDataManager {
         jam!(ctx);
         let Some(redo) = &mut self.redo else { return };
         redo.checkpoints.stepping = false;
-        let urgency = redo.checkpoints.grown(redo.written()) / redo.checkpoints.every.max(1);
+        let rate = redo.checkpoints.speed.get().max(RATE_MIN);
         let Some(mut walk) = redo.checkpoints.walk.take() else { return };
-        walk.allow(ctx.now(), self.counters.asked(), urgency);
+        walk.allow(ctx.now(), rate);
         let most = (self.slices.rows / 16).clamp(1, PAGES);
         let mut rows = std::mem::take(&mut self.scratch.rows);
         let (mut pages, mut passed) = (0, 0);
@@ -381,7 +397,7 @@ impl LocalDataManager {
         if walk.cursor.is_none() && walk.end == Epoch(0) {
             walk.end = ctx.epoch();
         }
-        let deficit = (-walk.allowed).max(0) as u64 * 1_000_000_000 / BUSY_RATE;
+        let deficit = ((-walk.allowed).max(0) as u64 * 1_000_000_000 / rate).min(PAUSE_MAX_NS);
         let is_written = walk.is_written();
         if let Some(redo) = &mut self.redo {
             redo.write_checkpoint(&mut walk, ctx);

@@ -40,6 +40,7 @@
 
 mod ahead;
 mod checkpoint;
+mod checkpoint_speed;
 mod copy_in;
 mod copy_out;
 mod copy_outcomes;

@@ -47,6 +47,7 @@ use apus_types::{
 use super::{
     LocalDataManager,
     checkpoint::{self, Checkpoints},
+    checkpoint_speed::{LATE_BYTES, LATE_NS},
     disk_health::DiskHealth,
     harden::{self, Hardening},
     restore::Replay,
@@ -118,7 +119,8 @@ pub(super) struct Redo {
     control_written: u64,
     control_retry_at: Option<u64>,
     writer: Option<Writer>,
-    asked: BTreeMap<u64, Asked>,
+    /// By token, with when it was asked.
+    asked: BTreeMap<u64, (Asked, u64)>,
     tokens: u64,
     health: DiskHealth,
     making: bool,
@@ -292,9 +294,16 @@ impl Redo {
     }
     pub fn ask_file(&mut self, file: DataFile, op: DiskOp, asked: Asked, ctx: &mut Context<'_>) {
         self.tokens += 1;
-        let before = self.asked.insert(self.tokens, asked);
+        let before = self.asked.insert(self.tokens, (asked, ctx.now()));
         assert!(before.is_none(), "request {} is asked twice, before it was {before:?}", self.tokens);
         ctx.disk(file, op, self.tokens);
+    }
+    /// The disk does not keep up with the log.
+    pub fn is_late(&self, now: u64) -> bool {
+        let is_of_log = |asked: &Asked| matches!(asked, Asked::Write | Asked::Sync(_));
+        let waits_long = |at: u64| now.saturating_sub(at) >= LATE_NS;
+        self.asked.values().any(|(asked, at)| is_of_log(asked) && waits_long(*at))
+            || self.writer.as_ref().is_some_and(|writer| writer.buffered() >= LATE_BYTES)
     }
     /// All requests are answered.
     pub fn asks_nothing(&self) -> bool {
@@ -709,7 +718,7 @@ impl LocalDataManager {
 
     pub(super) fn on_disk_conf(&mut self, conf: &DiskConf<'_>, ctx: &mut Context<'_>) {
         let Some(redo) = &mut self.redo else { return };
-        let Some(asked) = redo.asked.remove(&conf.token) else { return };
+        let Some((asked, _)) = redo.asked.remove(&conf.token) else { return };
         redo.answered(ctx);
         match asked {
             Asked::Write => redo.write(ctx),
@@ -743,7 +752,7 @@ impl LocalDataManager {
 
     pub(super) fn on_disk_ref(&mut self, refusal: &DiskRef, ctx: &mut Context<'_>) {
         let Some(redo) = &mut self.redo else { return };
-        let Some(asked) = redo.asked.remove(&refusal.token) else { return };
+        let Some((asked, _)) = redo.asked.remove(&refusal.token) else { return };
         redo.answered(ctx);
         match asked {
             Asked::Write | Asked::Sync(_) => redo.fail(&refusal.reason, ctx),

@@ -57,6 +57,7 @@ pub fn first(
         settles: 0,
         durability: config.durability,
         gcp_interval_ms: 0,
+        speeds: None,
     };
     view.check().then_some(view)
 }
@@ -173,6 +174,7 @@ pub fn with_settings(base: &View, president: NodeId, setting: &Setting) -> View 
         eject_slow_ms: setting.eject_slow_ms.unwrap_or(base.eject_slow_ms),
         durability: setting.durability.unwrap_or(base.durability),
         gcp_interval_ms: setting.gcp_interval_ms.unwrap_or(base.gcp_interval_ms),
+        speeds: setting.checkpoint_speeds.map(|wish| wish.or(&base.speeds.unwrap_or_default())).or(base.speeds),
         ..successor(base, president)
     }
 }

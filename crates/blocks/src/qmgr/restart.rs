@@ -344,6 +344,7 @@ impl Membership {
             eject_slow_ms: newest.eject_slow_ms,
             durability: newest.durability,
             gcp_interval_ms: newest.gcp_interval_ms,
+            speeds: newest.speeds,
             ..first
         };
         let others = names(&usable.iter().copied().collect::<Vec<_>>());

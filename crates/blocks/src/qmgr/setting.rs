@@ -1,8 +1,8 @@
 //! Settings that an operator changes while the cluster runs. They are part of the view, so that all members use one value and a new member
 //! learns it with its first view.
 //!
-//! There are four: the class of commits (`durability`, see `tc::durable`), the time between two global checkpoints (`gcp_interval`, see
-//! `dih::saves`), the floor of the silence limit (`silence_ms`, see `heartbeat`), and from when on a slow node leaves (`eject_slow_ms`, see `slow`). A management node passes the operator's wish on to all members it
+//! There are five: the class of commits (`durability`, see `tc::durable`), the time between two global checkpoints (`gcp_interval`, see
+//! `dih::saves`), the speeds of checkpoints (`checkpoint_min_speed` and others, see `ldm::checkpoint_speed`), the floor of the silence limit (`silence_ms`, see `heartbeat`), and from when on a slow node leaves (`eject_slow_ms`, see `slow`). A management node passes the operator's wish on to all members it
 //! is linked to; the acting president makes a view with it, like any other. If it dies before that the wish is lost: the operator's
 //! command sees that the view does not come, and says so. Raising or lowering the floor is safe at any moment, and while members
 //! know different values: a promise that was given is kept (`Peer::promised_until`), and carries its length.
@@ -10,6 +10,7 @@
 use apus_kernel::{Context, jam};
 use apus_signal::{
     mgmt::{SILENCE_MS, Setting},
+    speeds::Speeds,
     view::View,
 };
 
@@ -27,6 +28,10 @@ impl Membership {
             self.wanted.eject_slow_ms = setting.eject_slow_ms.or(self.wanted.eject_slow_ms);
             self.wanted.durability = setting.durability.or(self.wanted.durability);
             self.wanted.gcp_interval_ms = setting.gcp_interval_ms.or(self.wanted.gcp_interval_ms);
+            if let Some(wish) = setting.checkpoint_speeds {
+                let before = self.wanted.checkpoint_speeds.unwrap_or_default();
+                self.wanted.checkpoint_speeds = Some(wish.or(&before));
+            }
             self.drive(ctx);
         }
     }
@@ -38,6 +43,7 @@ impl Membership {
             eject_slow_ms: self.wanted.eject_slow_ms.filter(|ms| *ms != base.eject_slow_ms),
             durability: self.wanted.durability.filter(|class| *class != base.durability),
             gcp_interval_ms: self.wanted.gcp_interval_ms.filter(|ms| *ms != base.gcp_interval_ms()),
+            checkpoint_speeds: self.wanted.checkpoint_speeds.filter(|wish| changes(wish, base)),
             ..Setting::default()
         };
         (wanted != Setting::default()).then(|| layout::with_settings(base, self.me, &wanted))
@@ -50,7 +56,13 @@ impl Membership {
         self.wanted.eject_slow_ms = self.wanted.eject_slow_ms.filter(|ms| ours && *ms != view.eject_slow_ms);
         self.wanted.durability = self.wanted.durability.filter(|class| ours && *class != view.durability);
         self.wanted.gcp_interval_ms = self.wanted.gcp_interval_ms.filter(|ms| ours && *ms != view.gcp_interval_ms());
+        self.wanted.checkpoint_speeds = self.wanted.checkpoint_speeds.filter(|wish| ours && changes(wish, view));
     }
+}
+
+/// Other speeds than those of the view are wanted.
+fn changes(wish: &Speeds, view: &View) -> bool {
+    wish.or(&view.checkpoint_speeds()) != view.checkpoint_speeds()
 }
 
 /// Floor of the silence limit as the view says; a cluster that never set it has the lowest.

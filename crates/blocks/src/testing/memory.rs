@@ -42,7 +42,9 @@ fn run(c: &mut Cluster, seq: u64, ops: &[TestOp]) -> Result<(), ErrorCode> {
 
 /// Inserts batches until one is refused: how many were not, and why that one was.
 fn fill(c: &mut Cluster) -> (i64, ErrorCode) {
-    (0..10_000).find_map(|n| run(c, 1 + n as u64, &many(OpKind::Insert, n)).err().map(|code| (n, code))).expect("refused")
+    (0..10_000)
+        .find_map(|n| run(c, 1 + n as u64, &many(OpKind::Insert, n)).err().map(|code| (n, code)))
+        .expect("refused")
 }
 
 /// What both regions of rows have in common at their limits.
