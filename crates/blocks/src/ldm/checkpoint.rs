@@ -35,6 +35,7 @@ use apus_types::{
 
 use super::{
     LocalDataManager,
+    checkpoint_end::LastOne,
     checkpoint_speed::{Bounds, Load, Speed},
     ends::is_short,
     redo::{Asked, Redo},
@@ -100,6 +101,8 @@ pub(super) struct Checkpoints {
     /// When the newest one of this process was listed, and its bytes.
     listed: Option<(u64, u64)>,
     speed: Speed,
+    /// The cluster ends, and this is its last one.
+    pub last_one: Option<LastOne>,
 }
 
 /// One that is being written.
@@ -153,6 +156,7 @@ impl Checkpoints {
             stepping: false,
             listed: None,
             speed: Speed::default(),
+            last_one: None,
         }
     }
     /// After so many bytes of log.
@@ -166,6 +170,14 @@ impl Checkpoints {
     /// Bytes that wait to be written.
     pub fn buffered(&self) -> usize {
         self.walk.as_ref().map_or(0, |walk| walk.writer.buffered())
+    }
+    /// The file that is being written is complete, and on the disk.
+    pub fn is_synced(&self) -> bool {
+        self.walk.as_ref().is_some_and(|walk| walk.is_synced)
+    }
+    /// One that is written now may count, and there is more log than so much that it would save.
+    pub fn is_worthwhile(&self, written: u64, least: u64) -> bool {
+        self.possible && self.grown(written) >= least
     }
     pub fn is_forced(&self) -> bool {
         self.is_forced
@@ -246,6 +258,9 @@ impl Redo {
         done.found = 0;
         done.listed = Some((ctx.now(), walk.bytes));
         ctx.probe("ldm: a checkpoint counts");
+        if done.last_one.is_some() {
+            ctx.probe("ldm: a checkpoint counts at the orderly end");
+        }
         if bytes > 0 {
             ctx.probe("ldm: the log is cut");
         }
@@ -300,7 +315,10 @@ impl LocalDataManager {
         let written = redo.written();
         let checkpoints = &redo.checkpoints;
         let is_due = checkpoints.possible && (checkpoints.is_forced || checkpoints.grown(written) >= checkpoints.every);
-        if checkpoints.walk.is_some() {
+        if checkpoints.last_one.is_some() {
+            self.try_list_checkpoint(ctx);
+            self.tick_last_one(ctx);
+        } else if checkpoints.walk.is_some() {
             self.try_list_checkpoint(ctx);
         } else if is_up && is_due && ctx.now() >= checkpoints.retry_at {
             self.begin_checkpoint(ctx);
@@ -314,13 +332,16 @@ impl LocalDataManager {
         let checkpoints = &mut redo.checkpoints;
         let growth = checkpoints.grown(written) / checkpoints.every.max(1);
         let other_starts = self.view.nodes.iter().any(|n| starts(&n));
-        let own_start = checkpoints.listed.is_none();
+        let own_start = checkpoints.listed.is_none() || checkpoints.last_one.is_some();
         let bounds = Bounds::new(self.view.checkpoint_speeds(), self.view.instances, other_starts, own_start, growth);
         let busy_percent = checkpoints.speed.busy_percent(now, ctx.idle_ns());
-        checkpoints.speed.steer(Load { busy_percent, is_log_late }, bounds);
+        match checkpoints.last_one {
+            Some(_) => checkpoints.speed.release(bounds),
+            None => checkpoints.speed.steer(Load { busy_percent, is_log_late }, bounds),
+        }
     }
 
-    fn begin_checkpoint(&mut self, ctx: &mut Context<'_>) {
+    pub(super) fn begin_checkpoint(&mut self, ctx: &mut Context<'_>) {
         let open = self.transactions.logged_from();
         let commits = self.outcomes.newest(COMMITS_MAX);
         let Some(redo) = &mut self.redo else { return };

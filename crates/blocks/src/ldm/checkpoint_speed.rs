@@ -15,7 +15,7 @@
 //! whose disk is late, for what it waits for may be this checkpoint.
 //!
 //! The maximum is another one while a node of the cluster starts, and from this process's own start until its first checkpoint counts: so long a
-//! next start would read a long log. The bounds are a node's, its workers share them evenly.
+//! next start would read a long log; also for the last one, at the orderly end. The bounds are a node's, its workers share them evenly.
 
 use apus_signal::speeds::Speeds;
 
@@ -76,6 +76,10 @@ impl Speed {
         let idle = idle_ns.saturating_sub(self.idle_ns).min(passed);
         (self.looked_at, self.idle_ns) = (now, idle_ns);
         100 - idle * 100 / passed
+    }
+    /// Nobody is served any more.
+    pub fn release(&mut self, bounds: Bounds) {
+        self.now = bounds.max;
     }
     pub fn steer(&mut self, load: Load, bounds: Bounds) {
         let Bounds { min, max } = bounds;

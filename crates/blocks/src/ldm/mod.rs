@@ -40,6 +40,7 @@
 
 mod ahead;
 mod checkpoint;
+mod checkpoint_end;
 mod checkpoint_speed;
 mod copy_in;
 mod copy_out;
@@ -573,6 +574,7 @@ impl Block for LocalDataManager {
             }
             Kind::SwitchEndOrd => {} // nothing is held here
             Kind::LeaveOrd => self.has_left = true,
+            Kind::EndOrd if from.node == self.me.node => self.on_end_ord(decode(body)?, ctx),
             Kind::DrainReq => {
                 let order = EpochOrd::decode(body)?;
                 if !self.defer(order.generation, envelope, body, ctx) {

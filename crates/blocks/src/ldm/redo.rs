@@ -298,6 +298,10 @@ impl Redo {
         assert!(before.is_none(), "request {} is asked twice, before it was {before:?}", self.tokens);
         ctx.disk(file, op, self.tokens);
     }
+    /// The control file on disk is what it is to be.
+    pub fn is_control_written(&self) -> bool {
+        self.control_written == self.control_token
+    }
     /// The disk does not keep up with the log.
     pub fn is_late(&self, now: u64) -> bool {
         let is_of_log = |asked: &Asked| matches!(asked, Asked::Write | Asked::Sync(_));

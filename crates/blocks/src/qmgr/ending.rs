@@ -1,8 +1,10 @@
 //! The orderly end of a cluster whose data is on disk: everything is made durable first, so that nothing that was acknowledged is lost, whatever its class.
 //!
 //! ```text
-//! EndOrd (operator) -> Refusing: no client is served any more, TCs end what is under way (`tc/ending`) --EndReadyRep--> acting president
-//!    president: all members are ready --GcpHurryOrd--> DIH: a global checkpoint of all there is --GcpSaveConf--> EndOrd to every member: all end
+//! EndOrd (operator) -> Refusing: no client is served any more, TCs end what is under way (`tc/ending`)
+//!    --EndOrd--> LDMs: a last checkpoint, so that the next start reads little log (`ldm/checkpoint_end`); CHECKPOINT_NS at most --EndReadyRep--> acting president
+//!    president: all members are ready --GcpHurryOrd--> DIH: a global checkpoint of all there is --GcpSaveConf--> EndOrd to every member: all end,
+//!       when their last checkpoints are listed on their disks; LIST_NS at most
 //!    --END_NS over--> ends anyway, and says so
 //! ```
 //!
@@ -35,6 +37,10 @@ const DEPART_NS: u64 = 5_000_000_000;
 const TELL_NS: u64 = 50_000_000;
 /// Who ends stays for so long that the others hear that all is saved.
 const LINGER_NS: u64 = 5_000_000;
+/// The last checkpoint is waited for until it is written, and then until it counts; without it the next start reads more of the log.
+const CHECKPOINT_NS: u64 = 4_000_000_000;
+const LIST_NS: u64 = 500_000_000;
+const _: () = assert!(CHECKPOINT_NS < END_NS / 2);
 
 #[derive(Default)]
 pub(super) struct Ending {
@@ -50,6 +56,10 @@ pub(super) struct Ending {
     asked: Option<Epoch>,
     /// All that was acknowledged is on the disks, and nobody was served since.
     saved: bool,
+    /// LDMs of this node that are to write a last checkpoint: since when, how many have not written theirs, and whose does not count yet.
+    checkpoints_since: Option<u64>,
+    unwritten: u8,
+    unlisted: u8,
     /// When this process ends, and why.
     last: Option<(u64, &'static str)>,
 }
@@ -86,7 +96,7 @@ impl Membership {
                 self.begin_to_end(order.attempt, ctx);
             }
         } else if from.is_data() && self.ending.has_begun() {
-            self.end_leave("ended by an operator, with the whole cluster; everything is on disk", ctx);
+            self.end_soon("ended by an operator, with the whole cluster; everything is on disk", ctx);
         } else if from.is_mgmt() && !is_orderly {
             self.end_leave("ended by an operator, with the whole cluster", ctx);
         } else if from.is_mgmt() && may_begin {
@@ -119,6 +129,25 @@ impl Membership {
         self.ending = Ending { since: Some(ctx.now()), attempt, busy: self.instances, ..Ending::default() };
         self.renew_lease(ctx);
         self.tell_coordinators(EndOrder { incarnation: self.incarnation, attempt, ..EndOrder::default() }, ctx);
+        self.tick_ending(ctx);
+    }
+
+    /// Nobody of this node commits anything more.
+    fn begin_last_checkpoints(&mut self, ctx: &mut Context<'_>) {
+        self.ending.checkpoints_since = Some(ctx.now());
+        if !self.ending.is_departure() {
+            (self.ending.unwritten, self.ending.unlisted) = (self.instances, self.instances);
+            let order = EndOrder { incarnation: self.incarnation, ..EndOrder::default() };
+            for instance in 0..self.instances {
+                ctx.send(BlockRef::new(self.me, BlockId::Ldm, instance), Kind::EndOrd, |b| encode(&order, b));
+            }
+        }
+    }
+
+    /// From an LDM of this node.
+    pub(super) fn on_last_checkpoint(&mut self, rep: &EndOrder, ctx: &mut Context<'_>) {
+        let missing = if rep.saved { &mut self.ending.unlisted } else { &mut self.ending.unwritten };
+        *missing = missing.saturating_sub(1);
         self.tick_ending(ctx);
     }
 
@@ -166,7 +195,8 @@ impl Membership {
     pub(super) fn tick_ending(&mut self, ctx: &mut Context<'_>) {
         let Some(since) = self.ending.since else { return };
         if let Some((at, why)) = self.ending.last {
-            if ctx.now() >= at {
+            let may_list = self.ending.unwritten == 0 && self.ending.unlisted > 0;
+            if ctx.now() >= at + if may_list { LIST_NS } else { 0 } {
                 self.end_leave(why, ctx);
             }
             return;
@@ -188,8 +218,14 @@ impl Membership {
             );
             return;
         }
+        if self.ending.busy == 0 && self.ending.checkpoints_since.is_none() {
+            self.begin_last_checkpoints(ctx);
+        }
+        let is_written = self.ending.unwritten == 0
+            || self.ending.checkpoints_since.is_some_and(|since| ctx.now().saturating_sub(since) > CHECKPOINT_NS);
         let is_due = self.ending.told == 0 || ctx.now().saturating_sub(self.ending.told) >= TELL_NS;
         if self.ending.busy == 0
+            && is_written
             && is_due
             && let Some(president) = self.acting_president()
         {

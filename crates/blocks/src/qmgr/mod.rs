@@ -735,6 +735,9 @@ impl Membership {
             Kind::EndReadyRep if from == self.me && envelope.from.block == BlockId::Tc => {
                 self.on_quiet(&decode(body)?, ctx)
             }
+            Kind::EndReadyRep if from == self.me && envelope.from.block == BlockId::Ldm => {
+                self.on_last_checkpoint(&decode(body)?, ctx)
+            }
             Kind::EndReadyRep if from.is_data() => self.on_end_ready(from, &decode(body)?, ctx),
             Kind::GcpSaveConf if from == self.me => self.on_all_saved(GcpSave::decode(body)?, ctx),
             Kind::ResumeOrd if from.is_mgmt() => self.on_resume_ord(from, decode(body)?, ctx),
