@@ -15,7 +15,7 @@ use apus_signal::{
     BlockId, BlockRef, Envelope, Kind,
     envelope::{ENVELOPE_BYTES, decode_frame, frame_length},
     hello::{HELLO_BYTES_MAX, Hello},
-    mgmt::{MgmtReq, NodeSummary, StatusConf},
+    mgmt::{MgmtReq, NodeSummary, StartProgress, StatusConf},
     speeds::Speeds,
     tc::RequestRef,
     view::NodeState,
@@ -204,6 +204,18 @@ fn arbitration(status: &StatusConf) -> String {
     if others.is_empty() { who } else { who + &stand_by }
 }
 
+/// Of a node that starts: its phase, rows that it has by now, and how fast and for how long this phase goes on.
+fn start_to_json(start: &StartProgress) -> serde_json::Value {
+    json!({
+        "phase": start.phase().name(),
+        "percent": start.percent,
+        "rows": start.rows,
+        "rows_per_second": start.rows_per_second,
+        "remaining_ms": (start.remaining_ms > 0).then_some(start.remaining_ms),
+        "elapsed_ms": start.elapsed_ms,
+    })
+}
+
 fn to_json(status: &StatusConf) -> serde_json::Value {
     let nodes: Vec<_> = status
         .nodes
@@ -222,6 +234,7 @@ fn to_json(status: &StatusConf) -> serde_json::Value {
                 "stuck": n.stuck,
                 "slow": n.slow,
                 "progress": n.progress,
+                "start": n.start.as_ref().map(start_to_json),
                 "frozen": n.frozen,
             })
         })

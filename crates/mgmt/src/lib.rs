@@ -47,7 +47,8 @@ use apus_signal::{
     file::FileDone,
     gcp,
     mgmt::{
-        ClusterConfig, ConfigConf, ConfigNode, MemoryUse, MgmtReq, NodeSummary, RegisterRep, SILENCE_MS, StatusConf,
+        ClusterConfig, ConfigConf, ConfigNode, MemoryUse, MgmtReq, NodeSummary, RegisterRep, SILENCE_MS, StartProgress,
+        StatusConf,
     },
     operator::FrozenSide,
     qmgr::{ArbitConf, ArbitReq, Heartbeat, Incarnation, LeaseEnd, LinkRep, StopOrd, checked_view, decode, encode},
@@ -158,6 +159,7 @@ struct Heard {
     slow: String,
     progress: String,
     memory: Option<MemoryUse>,
+    start: Option<StartProgress>,
     durable: bool,
     /// Of its view.
     point: (u64, u64),
@@ -254,7 +256,18 @@ impl Management {
         node.member = rep.generation > 0;
         let point = view.as_ref().map_or((0, 0), View::point);
         let RegisterRep {
-            incarnation, uptime_ms, frozen, side, reaches, stuck, slow, progress, durable, memory, ..
+            incarnation,
+            uptime_ms,
+            frozen,
+            side,
+            reaches,
+            stuck,
+            slow,
+            progress,
+            durable,
+            memory,
+            start,
+            ..
         } = rep;
         self.heard.insert(
             from.node,
@@ -269,6 +282,7 @@ impl Management {
                 slow,
                 progress,
                 memory,
+                start,
                 durable,
                 point,
             },
@@ -475,6 +489,7 @@ impl Management {
                 slow: heard.map_or_else(String::new, |h| h.slow.clone()),
                 progress: heard.map_or_else(String::new, |h| h.progress.clone()),
                 memory: heard.and_then(|h| h.memory.clone()),
+                start: heard.and_then(|h| h.start),
             }
         };
         StatusConf {

@@ -104,7 +104,7 @@ impl<'a> Walked<'a> {
     }
 }
 
-/// `CopyRowsOrd`: `generation u64, source, chain, partition u16, table u32, [`Walked`], count u16, count x [`CopiedRow`]`.
+/// `CopyRowsOrd`: `generation u64, source, chain, partition u16, table u32, slots u64, [`Walked`], count u16, count x [`CopiedRow`]`.
 #[derive(Clone, Copy, Debug)]
 pub struct CopyRowsOrd<'a> {
     pub generation: u64,
@@ -113,6 +113,8 @@ pub struct CopyRowsOrd<'a> {
     pub chain: Chain,
     pub partition: PartitionId,
     pub table: TableId,
+    /// Of all tables of the partition together, when the walk began: for whoever wants to know how far it is.
+    pub slots: u64,
     pub walked: Walked<'a>,
     pub count: u16,
     pub rows: &'a [u8],
@@ -125,6 +127,7 @@ impl<'a> CopyRowsOrd<'a> {
         out.put_chain(self.chain);
         out.put_u16(self.partition.0);
         out.put_u32(self.table.0);
+        out.put_u64(self.slots);
         self.walked.encode(out);
         out.put_u16(self.count);
         out.put_bytes(self.rows);
@@ -137,6 +140,7 @@ impl<'a> CopyRowsOrd<'a> {
             chain: r.chain()?,
             partition: PartitionId(r.u16()?),
             table: TableId(r.u32()?),
+            slots: r.u64()?,
             walked: Walked::decode(&mut r)?,
             count: r.u16()?,
             rows: r.rest(),

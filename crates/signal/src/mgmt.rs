@@ -12,7 +12,7 @@
 
 use prost::Message;
 
-use crate::{gcp, operator::FrozenSide, speeds::Speeds, view::View};
+use crate::{gcp, operator::FrozenSide, restart::StartPhase, speeds::Speeds, view::View};
 
 /// One configured data node.
 #[derive(Clone, PartialEq, Message)]
@@ -182,6 +182,30 @@ pub struct RegisterRep {
     pub progress: String,
     #[prost(message, optional, tag = "24")]
     pub memory: Option<MemoryUse>,
+    /// The same as `progress`, in figures.
+    #[prost(message, optional, tag = "25")]
+    pub start: Option<StartProgress>,
+}
+
+/// How far a data node is that starts.
+#[derive(Clone, Copy, PartialEq, Message)]
+pub struct StartProgress {
+    /// Of the instance that is furthest behind.
+    #[prost(enumeration = "StartPhase", tag = "1")]
+    pub phase: i32,
+    /// That it has by now, whatever brought them, and per second in this phase.
+    #[prost(uint64, tag = "2")]
+    pub rows: u64,
+    #[prost(uint64, tag = "3")]
+    pub rows_per_second: u64,
+    /// Of this phase.
+    #[prost(uint32, tag = "4")]
+    pub percent: u32,
+    /// Until the end of this phase, at the speed so far; 0: not known.
+    #[prost(uint64, tag = "5")]
+    pub remaining_ms: u64,
+    #[prost(uint64, tag = "6")]
+    pub elapsed_ms: u64,
 }
 
 /// The memory of a data node, in bytes.
@@ -268,6 +292,9 @@ pub struct NodeSummary {
     pub progress: String,
     #[prost(message, optional, tag = "26")]
     pub memory: Option<MemoryUse>,
+    /// See [`RegisterRep::start`].
+    #[prost(message, optional, tag = "27")]
+    pub start: Option<StartProgress>,
 }
 
 /// `StatusConf`.

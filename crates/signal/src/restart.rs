@@ -66,6 +66,34 @@ pub struct Promotion {
     pub beside: Vec<u32>,
 }
 
+/// What an instance of a node that starts is doing, in this order.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, PartialOrd, Ord, prost::Enumeration)]
+#[repr(i32)]
+pub enum StartPhase {
+    /// Nothing yet.
+    Waits = 0,
+    /// Reads its checkpoints.
+    Checkpoints = 1,
+    /// Reads its log.
+    Log = 2,
+    /// Makes ordered indexes of what it has read.
+    Indexes = 3,
+    /// Is sent rows by those that serve.
+    Rows = 4,
+}
+
+impl StartPhase {
+    pub fn name(self) -> &'static str {
+        match self {
+            StartPhase::Waits => "waits",
+            StartPhase::Checkpoints => "checkpoints",
+            StartPhase::Log => "log",
+            StartPhase::Indexes => "indexes",
+            StartPhase::Rows => "rows",
+        }
+    }
+}
+
 /// `StartRep` (LDM to QMGR): how far an instance is that puts back what is on its disk, or is being filled.
 #[derive(Clone, Copy, PartialEq, Message)]
 pub struct Progress {
@@ -83,6 +111,13 @@ pub struct Progress {
     pub unchanged: u64,
     #[prost(uint64, tag = "6")]
     pub gone: u64,
+    #[prost(enumeration = "StartPhase", tag = "7")]
+    pub phase: i32,
+    /// How much of it is done, and of how much, as far as that is known: bytes that are read, slots that are looked at.
+    #[prost(uint64, tag = "8")]
+    pub done: u64,
+    #[prost(uint64, tag = "9")]
+    pub of: u64,
 }
 
 /// `RestoreReq` (founder's QMGR to QMGR; QMGR to the DICT and LDMs of its node), and what `RestoreConf` and `RestoreRef` repeat.

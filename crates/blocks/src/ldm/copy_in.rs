@@ -16,11 +16,12 @@ use apus_redo::Entry;
 use apus_signal::{
     BlockRef, DecodeError, Kind,
     copy::{CopiedRow, CopyRowsConf, CopyRowsOrd, Walked},
+    restart::StartPhase,
     view::NodeState,
 };
 use apus_storage::RowId;
 use apus_types::{
-    Epoch, ErrorCode,
+    Epoch, ErrorCode, PartitionId,
     planted::{Bug, planted},
 };
 
@@ -49,6 +50,9 @@ impl LocalDataManager {
         let is_recovering = self.view.state(self.me.node) == NodeState::Recovering;
         let mut rest = None;
         if is_recovering {
+            if from != self.me {
+                self.note_walked(order);
+            }
             match self.fit_walked(order, from == self.me, ctx) {
                 Ok(left) => rest = left,
                 Err(why) => {
@@ -92,6 +96,20 @@ impl LocalDataManager {
             None => ctx.send(order.source, Kind::CopyRowsConf, |out| conf.encode(out)),
         }
         Ok(())
+    }
+
+    /// How far this instance is: of the partitions of which nothing has come the others are taken as a measure.
+    fn note_walked(&mut self, order: &CopyRowsOrd<'_>) {
+        let walked = self.walked.entry(order.partition).or_default();
+        walked.1 = order.slots;
+        walked.0 = (walked.0 + u64::from(order.walked.to.saturating_sub(order.walked.from))).min(order.slots);
+        let known = self.walked.len() as u64;
+        let partitions = (0..self.view.partition_count()).map(PartitionId);
+        let own = partitions.filter(|p| self.view.instance(*p) == self.me.instance);
+        let all = own.filter(|p| self.view.chain(*p).contains(self.me.node)).count() as u64;
+        let (done, of) = self.walked.values().fold((0, 0), |(done, of), (d, o)| (done + d, of + o));
+        self.progress.phase = StartPhase::Rows as i32;
+        (self.progress.done, self.progress.of) = (done, of * all.max(known) / known.max(1));
     }
 
     /// Compares the rows that the primary says are unchanged, and gives up those of the base that it has not any more. `Some`: from that slot on more of them

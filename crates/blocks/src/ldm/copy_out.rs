@@ -38,7 +38,7 @@ use apus_types::{
 use super::{
     LocalDataManager, RowAt,
     ends::{ROW_NS_MAX, is_short},
-    tables::Table,
+    tables::{Table, Tables},
     trans::Standing,
 };
 
@@ -89,6 +89,8 @@ pub(super) struct CopyJob {
     pub(super) partition: PartitionId,
     reply_to: BlockRef,
     fill: Fill,
+    /// Of all tables, when it began.
+    slots: u64,
     /// `None`: all tables walked.
     table: Option<TableId>,
     row: RowId,
@@ -156,14 +158,15 @@ struct Rows {
 }
 
 impl CopyJob {
-    fn new(req: CopyFrag, round: u64, first: Option<TableId>, reply_to: BlockRef, fill: Fill) -> CopyJob {
+    fn new(req: CopyFrag, round: u64, tables: &Tables, reply_to: BlockRef, fill: Fill) -> CopyJob {
         CopyJob {
             generation: req.generation,
             round,
             partition: req.partition,
             reply_to,
             fill,
-            table: first,
+            slots: tables.slots(req.partition),
+            table: tables.next_id(TableId(0)),
             row: RowId::default(),
             locked: BTreeSet::new(),
             looked_at: (TableId(0), RowId(0)),
@@ -175,9 +178,9 @@ impl CopyJob {
         }
     }
 
-    fn begin_anew(&mut self, round: u64, first: Option<TableId>, fill: Fill) {
+    fn begin_anew(&mut self, round: u64, tables: &Tables, fill: Fill) {
         let req = CopyFrag { generation: self.generation, partition: self.partition };
-        *self = CopyJob::new(req, round, first, self.reply_to, fill);
+        *self = CopyJob::new(req, round, tables, self.reply_to, fill);
     }
 }
 
@@ -197,12 +200,11 @@ impl LocalDataManager {
             return Ok(());
         }
         self.copy_jobs.retain(|j| j.partition != req.partition);
-        let first = self.tables.next_id(TableId(0));
         let fill = self.fill_of(req.partition, ctx.epoch());
         if fill.since > Epoch(0) {
             ctx.probe("ldm: a node is sent what has changed since it died");
         }
-        self.copy_jobs.push(CopyJob::new(req, self.view.generation, first, from, fill));
+        self.copy_jobs.push(CopyJob::new(req, self.view.generation, &self.tables, from, fill));
         self.continue_soon(ctx);
         Ok(())
     }
@@ -231,7 +233,7 @@ impl LocalDataManager {
             }
             ctx.probe("ldm: copy begins anew without a dead node");
             let fill = self.fill_of(job.partition, ctx.epoch());
-            job.begin_anew(self.view.generation, self.tables.next_id(TableId(0)), fill);
+            job.begin_anew(self.view.generation, &self.tables, fill);
             true
         });
         self.copy_jobs = jobs;
@@ -402,8 +404,9 @@ impl LocalDataManager {
         ctx: &mut Context<'_>,
     ) {
         let chain = self.view.chain(job.partition);
-        let (generation, source, partition) = (job.round, self.me, job.partition);
-        let order = CopyRowsOrd { generation, source, chain, partition, table, walked, count, rows };
+        let CopyJob { round: generation, partition, slots, .. } = *job;
+        let source = self.me;
+        let order = CopyRowsOrd { generation, source, chain, partition, table, slots, walked, count, rows };
         if let Some(next) = self.next_in(chain) {
             ctx.send(self.peer(next), Kind::CopyRowsOrd, |out| order.encode(out));
             job.outstanding += self.behind(job);

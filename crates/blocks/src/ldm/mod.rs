@@ -64,7 +64,7 @@ mod view_change;
 
 use std::{
     cmp::Reverse,
-    collections::{BinaryHeap, VecDeque},
+    collections::{BTreeMap, BinaryHeap, VecDeque},
     sync::Arc,
 };
 
@@ -172,6 +172,8 @@ pub struct LocalDataManager {
     progress: Progress,
     told: (Progress, u64),
     filled_since: u64,
+    /// Slots of each partition that is being filled that were walked, and all.
+    walked: BTreeMap<PartitionId, (u64, u64)>,
     /// `None`: the node is diskless.
     redo: Option<redo::Redo>,
     /// The node has agreed to leave the cluster: clients are refused.
@@ -287,6 +289,7 @@ impl LocalDataManager {
             progress: Progress { instance: instance.into(), ..Progress::default() },
             told: (Progress { instance: instance.into(), ..Progress::default() }, 0),
             filled_since: 0,
+            walked: BTreeMap::new(),
             redo: None,
             has_left: false,
             continuing: false,

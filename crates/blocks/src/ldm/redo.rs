@@ -538,6 +538,11 @@ impl Redo {
         self.checkpoints.reset();
     }
 
+    /// Bytes of the log's segments, which may not be full, from where reading begins.
+    pub fn log_bytes(&self) -> u64 {
+        let end = End { segments: self.control.segments.last().copied().into_iter().collect(), ..End::default() };
+        self.bytes_before(&end) + self.control.segment_bytes
+    }
     /// Bytes of the log from where it begins.
     fn bytes_before(&self, end: &End) -> u64 {
         let segments = &self.control.segments;

@@ -25,9 +25,9 @@ use apus_signal::{
     copy::CopiedRow,
     ldm::PreparedRow,
     qmgr::encode,
-    restart::{Progress, Restore},
+    restart::{Progress, Restore, StartPhase},
 };
-use apus_storage::{Region, RowId};
+use apus_storage::{PAGE_ROWS, Region, RowId};
 use apus_types::{
     Chain, Epoch, ErrorCode, IndexNo, PartitionId, TableId, TransId,
     planted::{Bug, planted},
@@ -240,7 +240,12 @@ impl LocalDataManager {
                     Some(load) => LogReader::new(&control.of_checkpoint(load.current.file), 0),
                     None => LogReader::new(control, 0),
                 };
+                let (phase, of) = match &replay.load {
+                    Some(_) => (StartPhase::Checkpoints, control.checkpoints.iter().map(|c| c.bytes).sum()),
+                    None => (StartPhase::Log, redo.log_bytes()),
+                };
                 redo.state = State::Reading(reader, Box::new(replay), order);
+                self.begin_phase(phase, of);
                 self.tables.begin_round(0);
                 self.read_files(ctx);
             }
@@ -294,6 +299,7 @@ impl LocalDataManager {
                 }
                 Step::Read { segment, at, count } => {
                     (self.progress.loaded, self.progress.replayed) = (replay.loaded, replay.rows);
+                    self.progress.done = (self.progress.done + u64::from(count)).min(self.progress.of);
                     let Some(redo) = &mut self.redo else { return };
                     let file = match replay.load {
                         Some(_) => DataFile::checkpoint(self.me.instance, segment),
@@ -333,7 +339,9 @@ impl LocalDataManager {
         // What the log changes from now on is not in any checkpoint.
         redo.checkpoints.counted = Some(redo.checkpoints.round);
         self.tables.begin_round(redo.checkpoints.round);
-        Ok(LogReader::new(&redo.control, 0))
+        let (reader, of) = (LogReader::new(&redo.control, 0), redo.log_bytes());
+        self.begin_phase(StartPhase::Log, of);
+        Ok(reader)
     }
 
     fn begin_indexes(&mut self, reader: LogReader, mut replay: Box<Replay>, order: Restore, ctx: &mut Context<'_>) {
@@ -345,8 +353,18 @@ impl LocalDataManager {
                 replay.indexes.extend(fragment.add_indexes().into_iter().map(|no| (id, partition, no)));
             }
         }
+        let slots = |(table, partition, _): &(TableId, PartitionId, IndexNo)| {
+            let fragment = self.tables.get(*table).and_then(|t| t.fragment(*partition));
+            fragment.map_or(0, |f| u64::from(f.pages()) * PAGE_ROWS as u64)
+        };
+        let of = replay.indexes.iter().map(slots).sum();
         redo.state = State::Indexing(reader, replay, order);
+        self.begin_phase(StartPhase::Indexes, of);
         self.on_continue_restore(ctx);
+    }
+
+    fn begin_phase(&mut self, phase: StartPhase, of: u64) {
+        (self.progress.phase, self.progress.done, self.progress.of) = (phase as i32, 0, of);
     }
 
     /// The next rows of a transaction are put back, or get their index entries; when all have them, the node has what it was told to have.
@@ -368,7 +386,10 @@ impl LocalDataManager {
         };
         match step {
             Ok(next) => {
+                let before = replay.row.0;
                 replay.row = next.unwrap_or_default();
+                let looked_at = u64::from(replay.row.0.saturating_sub(before));
+                self.progress.done = (self.progress.done + looked_at).min(self.progress.of);
                 if next.is_none() {
                     replay.indexes.pop();
                 }
@@ -395,10 +416,11 @@ impl LocalDataManager {
         redo.restored(&reader.end(), order, ctx);
     }
 
-    /// Tells QMGR how far this instance is, twice a second while that changes.
+    /// Tells QMGR how far this instance is, twice a second while that changes, and that another phase begins at once.
     pub(super) fn tell_progress(&mut self, ctx: &mut Context<'_>) {
         let (told, at) = self.told;
-        if told != self.progress && ctx.now().saturating_sub(at) >= TELL_NS {
+        let is_due = ctx.now().saturating_sub(at) >= TELL_NS || told.phase != self.progress.phase;
+        if told != self.progress && is_due {
             self.told = (self.progress, ctx.now());
             let qmgr = BlockRef::new(self.me.node, BlockId::Qmgr, BlockRef::CONTROL);
             ctx.send(qmgr, Kind::StartRep, |b| encode(&self.progress, b));

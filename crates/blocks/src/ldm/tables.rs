@@ -10,7 +10,7 @@ use apus_signal::{
     ldm::PreparedRow,
     tc::{Op, OpKind},
 };
-use apus_storage::{Fragment, MemoryManager, RowId};
+use apus_storage::{Fragment, MemoryManager, PAGE_ROWS, RowId};
 use apus_types::{
     Epoch, ErrorCode, IndexDef, IndexNo, IndexState, PartitionId, RowLayout, TableId, TableSchema,
     planted::{Bug, planted},
@@ -196,6 +196,12 @@ impl Tables {
     /// There is no such table any more, or never was, for a later one has been made: ids are given out once, in order.
     pub fn is_dropped(&self, id: TableId) -> bool {
         (id.0 as usize) < self.by_id.len() && self.get(id).is_none()
+    }
+    /// Of a partition's fragments together.
+    pub fn slots(&self, partition: PartitionId) -> u64 {
+        let pages =
+            self.iter().filter_map(|table| table.fragment(partition)).map(|fragment| u64::from(fragment.pages()));
+        pages.sum::<u64>() * PAGE_ROWS as u64
     }
     pub fn insert(&mut self, mut table: Table) -> Result<&mut Table, ErrorCode> {
         table.round = self.round;

@@ -81,6 +81,7 @@ mod leave;
 mod links;
 mod lost_group;
 mod meet;
+mod progress;
 mod quorum;
 mod rejoin;
 mod restart;
@@ -672,6 +673,7 @@ impl Membership {
             reaches: self.managers.reached(now).iter().map(|m| m.node).collect(),
             durable: self.restart.has_disk,
             progress: self.progress(now),
+            start: self.start_progress(now),
             memory: Some(crate::buffers::usage(&self.memory)),
         };
         self.tell_managers(Kind::RegisterRep, &rep, ctx);
@@ -754,7 +756,7 @@ impl Membership {
                 self.on_lease_end_req(envelope.from, &decode(body)?, ctx);
             }
             Kind::LeaseEndConf if from.is_data() => self.parted(from, decode::<LeaseEnd>(body)?.incarnation, ctx),
-            Kind::StartRep if from == self.me => self.on_progress(decode(body)?),
+            Kind::StartRep if from == self.me => self.on_progress(decode(body)?, ctx.now()),
             Kind::RedoFoundRep if from == self.me => self.on_redo_found(decode(body)?, ctx),
             Kind::DiskRep if from == self.me => self.on_disk_rep(DiskRep::decode(body)?, ctx),
             Kind::KeepReq if from == self.me => self.on_keep_req(envelope.from, Keep::decode(body)?, ctx),

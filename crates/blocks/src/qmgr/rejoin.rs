@@ -22,8 +22,7 @@ use apus_kernel::{Context, jam};
 use apus_signal::{
     BlockId, BlockRef, Kind,
     qmgr::{JoinAnswer, encode},
-    restart::{Progress, RedoFound, Restore},
-    view::NodeState,
+    restart::{RedoFound, Restore},
 };
 
 use super::{
@@ -116,34 +115,6 @@ impl Membership {
             0 => (0, 0),
             lineage => (work.order.restored, lineage),
         })
-    }
-
-    pub(super) fn on_progress(&mut self, progress: Progress) {
-        self.restart.progress.insert(progress.instance, progress);
-    }
-
-    /// How far this node is, for people; empty: it is a full member.
-    pub(super) fn progress(&self, now: u64) -> String {
-        if !self.waits_for().is_empty() {
-            return self.waits_for().to_owned();
-        }
-        let is_full = self.view.as_ref().is_some_and(|view| view.state(self.me) == NodeState::Up);
-        let all = || self.restart.progress.values();
-        if is_full || all().next().is_none() {
-            return String::new();
-        }
-        let seconds = now.saturating_sub(self.started_at.unwrap_or(now)) / 1_000_000_000;
-        let sum = |field: fn(&Progress) -> u64| all().map(field).sum::<u64>();
-        let own = format!("{} rows from checkpoints, {} changes from its log", sum(|p| p.loaded), sum(|p| p.replayed));
-        match &self.view {
-            None => format!("puts back what is on its disk: {own}; {seconds} s"),
-            Some(_) => format!(
-                "is being filled: {} rows fetched, {} unchanged, {} gone; had put back {own}; {seconds} s",
-                sum(|p| p.fetched),
-                sum(|p| p.unchanged),
-                sum(|p| p.gone)
-            ),
-        }
     }
 }
 

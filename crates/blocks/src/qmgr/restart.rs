@@ -28,7 +28,7 @@ use apus_signal::{
     mgmt::ClusterConfig,
     operator::FrozenSide,
     qmgr::{Holding, Incarnation, encode},
-    restart::{Progress, Promotion, RedoFound, Restore},
+    restart::{Promotion, RedoFound, Restore},
     view::{NodeState, View, ViewNode},
 };
 use apus_types::{
@@ -38,7 +38,7 @@ use apus_types::{
 
 use crate::NodeConfig;
 
-use super::{LINEAGE_STEP, Membership, Phase, arbiter, layout, layout::Candidate, stand_in};
+use super::{LINEAGE_STEP, Membership, Phase, arbiter, layout, layout::Candidate, progress::Starting, stand_in};
 
 /// New epochs begin so far above every epoch that is on a disk.
 pub(super) const EPOCH_GAP: u64 = 1 << 16;
@@ -70,7 +70,7 @@ pub(super) struct Restart {
     /// Why a cluster that lives is joined with nothing, as it was said.
     pub(super) useless: Option<String>,
     /// Of each LDM that starts.
-    pub(super) progress: BTreeMap<u32, Progress>,
+    pub(super) starting: Starting,
 }
 
 struct Plan {
