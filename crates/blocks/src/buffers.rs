@@ -2,7 +2,8 @@
 //! memory like rows do.
 //!
 //! The LDM of each data worker follows its worker's buffers once per round, in steps of [`STEP`], so that a quiet worker touches no counter.
-//! What the manager refuses is there all the same; the worker then reads from no client until it has gone down or memory is free.
+//! What the manager refuses is there all the same; the worker then reads from no client until it has gone down or memory is free. Where it is clients that do not
+//! read their answers, nothing is read from those, and the others are served.
 
 use std::sync::Arc;
 
@@ -26,12 +27,13 @@ impl Buffers {
         if jobs.max(self.jobs).max(unsent).max(self.unsent) < STEP {
             return;
         }
-        let granted = step(memory, Region::JobBuffers, &mut self.jobs, jobs)
-            & step(memory, Region::SendBuffers, &mut self.unsent, unsent);
-        if !granted {
+        let has_jobs = step(memory, Region::JobBuffers, &mut self.jobs, jobs);
+        let has_unsent = step(memory, Region::SendBuffers, &mut self.unsent, unsent);
+        if !has_jobs || !has_unsent {
             ctx.probe("ldm: no memory for buffers");
         }
-        ctx.set_short_of_memory(!granted);
+        ctx.set_short_of_memory(!has_jobs);
+        ctx.set_short_of_send_memory(!has_unsent);
     }
 }
 
@@ -90,37 +92,50 @@ mod tests {
 
     use super::*;
 
-    /// A client that does not read fills the region of send buffers: nothing is read from any client until it does.
+    /// A client that does not read fills the region of send buffers: nothing is read from it, nor from any other that leaves something unread. Another node that
+    /// does not read stops all.
     #[test]
-    fn without_memory_for_buffers_no_client_is_read_from() {
+    fn without_memory_for_buffers_who_does_not_read_is_not_read_from() {
         let (node, client) = (NodeId(1), NodeId(NodeId::CLIENT_BASE));
         let config = WorkerConfig { node, worker: 0, instances: 1, control: false, incarnation: 1, seed: 1 };
         let mut worker = Worker::new(config);
         let other = NodeId(client.0 + 1);
-        [client, other].into_iter().for_each(|c| worker.link_up(c, 77));
+        let slow = NodeId(2);
+        [client, other, slow].into_iter().for_each(|c| worker.link_up(c, 77));
         let (memory, mut buffers) = (MemoryManager::new(100 << 20), Buffers::default());
         let me = BlockRef::new(node, BlockId::Ldm, 0);
-        let send = |worker: &mut Worker, buffers: &mut Buffers, bytes: usize| {
+        let send = |worker: &mut Worker, buffers: &mut Buffers, to: NodeId, bytes: usize| {
             worker.with_context(me, |ctx| {
                 if bytes > 0 {
-                    let to = BlockRef::new(client, BlockId::Client, 0);
-                    ctx.send(to, Kind::ReadConf, |out| out.resize(out.len() + bytes, 0));
+                    let block = if to.is_client() { BlockId::Client } else { BlockId::Qmgr };
+                    let kind = if to.is_client() { Kind::ReadConf } else { Kind::HeartbeatRep };
+                    ctx.send(BlockRef::new(to, block, 0), kind, |out| out.resize(out.len() + bytes, 0));
                 }
             });
             while worker.next_dirty().is_some() {}
             worker.with_context(me, |ctx| buffers.follow(&memory, ctx));
         };
-        send(&mut worker, &mut buffers, 100);
-        assert!(worker.may_read(other));
+        send(&mut worker, &mut buffers, client, 600 << 10);
+        send(&mut worker, &mut buffers, other, 100);
+        assert!(worker.may_read(other) && worker.may_read(client));
         for _ in 0..5 {
-            send(&mut worker, &mut buffers, 5 << 20);
+            send(&mut worker, &mut buffers, client, 5 << 20);
         }
-        assert!(!worker.may_read(other), "{:?}", memory.usage().collect::<Vec<_>>());
-        while !worker.output(client).is_empty() {
-            worker.sent(client, worker.output(client).len());
+        assert!(!worker.may_read(other) && !worker.may_read(client), "{:?}", memory.usage().collect::<Vec<_>>());
+        let read = |worker: &mut Worker, node: NodeId| {
+            while !worker.output(node).is_empty() {
+                worker.sent(node, worker.output(node).len());
+            }
+        };
+        read(&mut worker, other);
+        assert!(worker.may_read(other), "it has read all");
+        read(&mut worker, client);
+        send(&mut worker, &mut buffers, client, 0);
+        assert!(worker.may_read(other) && worker.may_read(client) && memory.usage().all(|u| u.used == 0));
+        for _ in 0..6 {
+            send(&mut worker, &mut buffers, slow, 5 << 20);
         }
-        send(&mut worker, &mut buffers, 0);
-        assert!(worker.may_read(other) && memory.usage().all(|u| u.used == 0));
+        assert!(!worker.may_read(other), "another node reads nothing");
     }
 
     #[test]

@@ -120,6 +120,11 @@ impl Context<'_> {
     pub fn set_short_of_memory(&mut self, is_short: bool) {
         self.core.is_short_of_memory = is_short;
     }
+    /// The same of what its links could not send: it reads from no client that leaves answers unread, and from none at all if it is other nodes that do not
+    /// read.
+    pub fn set_short_of_send_memory(&mut self, is_short: bool) {
+        self.core.is_short_of_send_memory = is_short;
+    }
     /// Answers pile up on their way to this node: what a client asks for is to be refused with `Overload`.
     #[inline]
     pub fn is_overloaded(&self, to: NodeId) -> bool {

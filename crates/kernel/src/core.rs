@@ -135,6 +135,8 @@ pub(crate) struct Core {
     pub deferred_bytes: usize,
     /// A block has no memory for what the buffers hold.
     pub is_short_of_memory: bool,
+    /// ... or for what links could not send.
+    pub is_short_of_send_memory: bool,
     /// Nanoseconds in which the worker had nothing to do.
     pub idle_ns: u64,
     pub links: Links,
@@ -171,6 +173,7 @@ impl Core {
             running_bytes: 0,
             deferred_bytes: 0,
             is_short_of_memory: false,
+            is_short_of_send_memory: false,
             idle_ns: 0,
             links: Links::new(config.node, config.instances),
             timers: Timers::default(),

@@ -111,6 +111,8 @@ pub(crate) struct Links {
     generation: u64,
     /// Of all links, as of when each was looked at last.
     unsent: usize,
+    /// Of those the ones for clients.
+    unsent_to_clients: usize,
     /// Sessions begun: each has a number of its own.
     sessions: u64,
     /// Id of the cluster, as that view or before it the configuration says; 0: not known yet.
@@ -134,6 +136,7 @@ impl Links {
             dirty: Vec::new(),
             generation: 0,
             unsent: 0,
+            unsent_to_clients: 0,
             sessions: 0,
             cluster: 0,
         }
@@ -203,6 +206,9 @@ impl Links {
         let now = link.out.len() - link.released;
         let before = std::mem::replace(&mut link.counted, now);
         self.unsent = self.unsent + now - before;
+        if node.is_client() {
+            self.unsent_to_clients = self.unsent_to_clients + now - before;
+        }
     }
     pub fn unsent_max(node: NodeId) -> usize {
         if node.is_client() { CLIENT_UNSENT_MAX } else { MEMBER_UNSENT_MAX }
@@ -253,6 +259,10 @@ impl Links {
     /// Bytes held for all links together, unsent or not acknowledged, as of the last flush: no walk over all links.
     pub fn unsent_total(&self) -> usize {
         self.unsent
+    }
+    /// Most of them are for clients.
+    pub fn clients_hold_most(&self) -> bool {
+        self.unsent_to_clients > self.unsent / 2
     }
 }
 

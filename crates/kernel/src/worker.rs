@@ -528,6 +528,11 @@ impl Worker {
             }
         }
     }
+    /// There is no memory for more that is unsent: whoever reads its answers adds nothing to that.
+    #[cold]
+    fn may_read_though_short(&self, node: NodeId) -> bool {
+        self.core.links.clients_hold_most() && self.core.links.get(node).is_none_or(|link| link.unsent() == 0)
+    }
     /// Whether to read from this link now; a client that does not read its answers, or a worker that is behind, says no.
     pub fn may_read(&self, node: NodeId) -> bool {
         if self.core.deferred_bytes >= DEFERRED_BYTES_SOFT && (node.is_client() || node.is_data()) {
@@ -538,6 +543,7 @@ impl Worker {
                 && self.job_bytes() < JOB_BYTES_SOFT
                 && self.core.rings.iter().all(|ring| ring.len() < JOB_BYTES_SOFT)
                 && self.core.links.get(node).is_none_or(|link| link.unsent() < CLIENT_UNSENT_SOFT)
+                && (!self.core.is_short_of_send_memory || self.may_read_though_short(node))
         } else {
             self.job_bytes() < JOB_BYTES_MAX / 4
         }
