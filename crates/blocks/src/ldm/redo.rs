@@ -22,6 +22,9 @@
 //!
 //! **Limits**: [`BUFFER_MAX`], [`SEGMENTS_MAX`], and those of `Context::disk`.
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::BTreeMap;
 
 use apus_kernel::{
