@@ -10,12 +10,12 @@
 //!              less                               a sixtieth more
 //! ```
 //!
-//! So load brakes within a second, and calm takes six to go from the minimum to the maximum. As NDB does it, and a redo log that has grown raises the
-//! minimum: by as many times as what begins a checkpoint has been written since the last one began, up to the maximum. That also holds for a log
-//! whose disk is late, for what it waits for may be this checkpoint.
+//! So load brakes in about a second, and calm takes six to go from the minimum to the maximum; NDB steers in the same way. A log that has grown raises the
+//! minimum: by as many times as what begins a checkpoint has been written since the last one began, up to the maximum. No load brakes below that, for the disk
+//! would fill and a start take ever longer.
 //!
-//! The maximum is another one while a node of the cluster starts, and from this process's own start until its first checkpoint counts: so long a
-//! next start would read a long log; also for the last one, at the orderly end. The bounds are a node's, its workers share them evenly.
+//! The maximum is another one while a node of the cluster starts, and from this process's own start until its first checkpoint counts, for so long a
+//! next start would read a long log; it is that also for the last one, at the orderly end, which nothing brakes. The bounds are a node's, its workers share them evenly.
 
 use apus_signal::speeds::Speeds;
 

@@ -486,6 +486,7 @@ impl LocalDataManager {
         });
         assert!(self.waiting[slot as usize].is_none(), "slot {slot} of waiting batches given out twice");
         self.transactions.get_mut(work.trans_at).waits.push(slot);
+        self.waiting_bytes += work.bytes();
         self.waiting[slot as usize] = Some(work);
         self.waits_due.push(Reverse((due, wait, slot)));
     }

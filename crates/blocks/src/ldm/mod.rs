@@ -139,6 +139,8 @@ pub struct LocalDataManager {
     /// Batches that wait for a lock; `None` slots are free.
     waiting: Vec<Option<Box<Work>>>,
     free_waiting: Vec<u32>,
+    /// That they hold.
+    waiting_bytes: usize,
     /// When the waits are to be looked at, each with its number and slot; of those that are over some are left for a while.
     waits_due: BinaryHeap<Reverse<(u64, u64, u32)>>,
     waits: u64,
@@ -267,6 +269,7 @@ impl LocalDataManager {
             learning: Learning::default(),
             waiting: Vec::new(),
             free_waiting: Vec::new(),
+            waiting_bytes: 0,
             waits_due: BinaryHeap::new(),
             waits: 0,
             idle_work: Vec::new(),
@@ -439,6 +442,7 @@ impl LocalDataManager {
     /// The batch waits no longer, and has not got its lock.
     fn take_wait(&mut self, waiting: u32, ctx: &mut Context<'_>) -> Option<Box<Work>> {
         let work = self.waiting[waiting as usize].take()?;
+        self.waiting_bytes -= work.bytes();
         self.free_waiting.push(waiting);
         assert!(self.free_waiting.len() <= self.waiting.len(), "wait {waiting} is given back twice");
         if let Some(i) = self.granted.iter().position(|g| g.waiter == waiting) {
@@ -465,6 +469,7 @@ impl LocalDataManager {
             let work =
                 work.unwrap_or_else(|| panic!("slot {owner} is granted a lock for wait {waiter}, which is over"));
             assert!(work.trans_at == owner, "lock granted to another transaction than the one that waits");
+            self.waiting_bytes -= work.bytes();
             self.free_waiting.push(waiter);
             self.transactions.end_wait(owner, waiter);
             if self.succession.is_some() && self.is_orphan(owner) {
@@ -610,7 +615,7 @@ impl Block for LocalDataManager {
         let held = self.outcomes.figures().1;
         self.outcomes.may_grow(step(&self.memory, Region::Outcomes, &mut self.outcome_bytes, held));
         self.locks.trim();
-        let held = self.locks.bytes() + self.waiting.iter().flatten().map(|work| work.bytes()).sum::<usize>();
+        let held = self.locks.bytes() + self.waiting_bytes;
         self.locks_refused = !step(&self.memory, Region::Transaction, &mut self.lock_bytes, held);
         if self.patience.tick(self.epochs.drain.as_ref().map(EpochOrd::id)) {
             self.name_late_commit(ctx);
@@ -671,6 +676,10 @@ impl Block for LocalDataManager {
             return Err(format!("{stamped} one-pass batches are under way, {:?}", self.transactions.in_flight));
         }
         let waits: usize = self.transactions.iter().map(|(_, t)| t.waits.len()).sum();
+        let held: usize = self.waiting.iter().flatten().map(|work| work.bytes()).sum();
+        if held != self.waiting_bytes {
+            return Err(format!("what waits holds {held} bytes, {} are counted", self.waiting_bytes));
+        }
         if waits != self.waiting.iter().flatten().count() || waits + self.free_waiting.len() != self.waiting.len() {
             return Err(format!(
                 "transactions have {waits} waits, {} slots, {} free",
