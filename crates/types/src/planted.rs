@@ -116,6 +116,12 @@ pub enum Bug {
     MarkNotSynced,
     /// What a restart gave up is read again by the next one.
     VoidReadAgain,
+    /// When the number of workers changes, what the logs of all workers but the first say is left out.
+    OldLogUnread,
+    /// When the number of workers changes, what the log of one worker has saved counts for all.
+    OldMarkOfOne,
+    /// When the number of workers changes, the old logs go before the new ones count.
+    OldLogsGoEarly,
     /// Reading a log stops at its newest mark's place instead of its end.
     ReplayStopsEarly,
     /// Aborts are not written to the log.
@@ -205,6 +211,9 @@ impl Bug {
         Bug::EpochOfOneNode,
         Bug::MarkNotSynced,
         Bug::VoidReadAgain,
+        Bug::OldLogUnread,
+        Bug::OldMarkOfOne,
+        Bug::OldLogsGoEarly,
         Bug::ReplayStopsEarly,
         Bug::AbortNotLogged,
         Bug::CopyNotLogged,
