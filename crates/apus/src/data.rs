@@ -133,7 +133,11 @@ pub fn run(args: DataArgs) -> Result<ExitCode, String> {
                 "is damaged and counts for nothing; what it said is learned from the other file or the other nodes";
             apus_runtime::log_line(format!("the file `{file}` in {} {text}", dir.display()));
         }
-        let logs = if args.diskless { Logs::default() } else { open_logs(&mut files, &mut found, &read, node, args.workers, dir)? };
+        let logs = if args.diskless {
+            Logs::default()
+        } else {
+            open_logs(&mut files, &mut found, &read, node, args.workers, dir)?
+        };
         kept = Some(read);
         bound = bound.with_files(files);
         let checkpoint_bytes = args.checkpoint_log << 20;

@@ -94,7 +94,9 @@ fn judge(path: &Path, bytes: &[u8], report: &mut Report) -> Result<String, Strin
             let text = Control::decode(bytes).map(|c| control(&c, report)).map_err(|what| format!("it {what}"))?;
             let layout = Layout::parse(&name).map(|(layout, _)| layout);
             Ok(match layout_beside(path).filter(|counts| layout.is_some_and(|of| of.change != counts.change)) {
-                Some(Layout { workers, .. }) => format!("{text}, but nothing in it counts: the logs of {workers} workers do"),
+                Some(Layout { workers, .. }) => {
+                    format!("{text}, but nothing in it counts: the logs of {workers} workers do")
+                }
                 None => text,
             })
         }

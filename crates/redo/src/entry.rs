@@ -23,7 +23,7 @@ pub enum Entry<'a> {
     Fragment { partition: PartitionId, table: TableId, pages: u32 },
     /// In checkpoints only: the rows of a page of slots follow as [`Entry::Copied`], and the page has no others.
     Page { partition: PartitionId, table: TableId, page: u32 },
-    /// In checkpoints, and in logs that were made of those of another number of workers: transactions that were committed here, 16 bytes each ([`Entry::commits`]).
+    /// In checkpoints only: transactions that were committed here, 16 bytes each ([`Entry::commits`]).
     Commits { ids: &'a [u8] },
 }
 

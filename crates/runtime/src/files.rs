@@ -226,7 +226,10 @@ impl Files {
                 waiting = guard;
             };
             drop(waiting);
-            let outcome = files.dir.replace(&write.file, &write.bytes, write.synced).map_err(|e| format!("cannot write {}: {e}", write.file));
+            let outcome = files
+                .dir
+                .replace(&write.file, &write.bytes, write.synced)
+                .map_err(|e| format!("cannot write {}: {e}", write.file));
             let done = FileDone { asker: write.asker, token: write.token, outcome };
             shared.doors[usize::from(write.worker)].push_file(done);
         }

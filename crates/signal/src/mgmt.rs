@@ -90,7 +90,8 @@ impl ClusterConfig {
     /// An operator has asked for another number.
     pub fn with_partitions(&self, there_are: u32) -> Result<ClusterConfig, String> {
         let groups = self.nodes.len() as u32 / self.replicas.max(1);
-        if self.partitions != there_are && self.partitions != default_partitions(groups, self.replicas, self.instances) {
+        if self.partitions != there_are && self.partitions != default_partitions(groups, self.replicas, self.instances)
+        {
             return Err(format!(
                 "the data on disk is in {there_are} partitions, the configuration says {}: that number cannot be changed, leave --partitions out",
                 self.partitions

@@ -58,6 +58,8 @@ mod scan;
 mod scrub;
 mod snapshot;
 mod tables;
+#[cfg(test)]
+mod tests_reshape;
 mod trans;
 mod view_change;
 

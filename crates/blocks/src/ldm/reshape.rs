@@ -17,7 +17,7 @@
 //!
 //! **Marks.** A new log has one mark, at its end: the least epoch that an old log has saved. It is complete from where all old ones are, or was being filled if one of them was; what they do not agree on counts as unknown.
 //!
-//! **Tokens.** The newest commits of all old logs are at the end of each new one.
+//! **Tokens.** The newest commits of all old logs are at the end of each new one once more, with their epochs.
 //!
 //! **Old logs that are damaged** are left as they are: the process starts with logs that say so, as it would without a change, and is filled from a replica.
 //!
@@ -49,8 +49,6 @@ pub struct Logs {
 const MARKER: &str = "workers-change";
 /// So many bytes are written at once.
 const FLUSH_BYTES: usize = 256 << 10;
-/// Commits in one entry.
-const COMMITS_IN_ENTRY: usize = 4096;
 
 /// Why the logs of before are not written anew.
 enum Failure {
@@ -302,7 +300,6 @@ fn copy_log(dir: &mut dyn Directory, log: &mut Old, made: &mut [New]) -> Result<
     let instance = log.control.id.instance;
     let mut void = log.control.void.clone();
     let mut unended = Unended::new();
-    let mut newest = Epoch(0);
     let name = |segment| DataFile::redo(instance, segment).to_string();
     read_all(dir, &mut reader, name, |dir, entry, at| {
         let is_void = |epoch: Epoch| void.iter().any(|(from, to)| *from <= epoch && epoch < *to);
@@ -330,7 +327,6 @@ fn copy_log(dir: &mut dyn Directory, log: &mut Old, made: &mut [New]) -> Result<
                 undo(dir, ended, made, at)?;
             }
             Entry::Commit { trans, chain, epoch } => {
-                newest = newest.max(epoch);
                 note_commits(&mut log.commits, [(epoch, trans)].into_iter());
                 let instances: BTreeSet<u8> =
                     unended.remove(&trans).into_iter().flatten().map(|(instance, _)| instance).collect();
@@ -354,11 +350,7 @@ fn copy_log(dir: &mut dyn Directory, log: &mut Old, made: &mut [New]) -> Result<
             Entry::Saved { epoch, lineage, generation } => {
                 (log.saved, log.lineage, log.generation) = (epoch, lineage, generation);
             }
-            // Of a log that was made here.
-            Entry::Commits { ids } => {
-                note_commits(&mut log.commits, Entry::commits(ids).map(|trans| (newest, trans)));
-            }
-            Entry::Fragment { .. } | Entry::Page { .. } => {}
+            Entry::Commits { .. } | Entry::Fragment { .. } | Entry::Page { .. } => {}
         }
         Ok(())
     })?;
@@ -385,8 +377,8 @@ fn without_void(rows: &[u8], count: u16, is_void: impl Fn(Epoch) -> bool) -> Res
     let (mut kept, mut left) = (Vec::new(), 0);
     let mut reader = Reader::new(rows);
     for _ in 0..count {
-        let row = CopiedRow::decode(&mut reader)
-            .map_err(|_| Failure::Damaged("a copied row does not decode".to_owned()))?;
+        let row =
+            CopiedRow::decode(&mut reader).map_err(|_| Failure::Damaged("a copied row does not decode".to_owned()))?;
         if !is_void(row.epoch) {
             row.encode(&mut kept);
             left += 1;
@@ -406,7 +398,7 @@ struct Summary {
     filling: u64,
     /// No row in a checkpoint is of a later epoch.
     loaded: Epoch,
-    commits: Vec<TransId>,
+    commits: Vec<(Epoch, TransId)>,
 }
 
 impl Summary {
@@ -435,7 +427,7 @@ impl Summary {
             base: base.filter(|_| !is_complete),
             filling: incomplete.map(|control| control.filling).max().unwrap_or(0),
             loaded: logs.iter().flat_map(|log| &log.control.checkpoints).map(|c| c.epoch).max().unwrap_or_default(),
-            commits: commits.into_iter().map(|(.., trans)| trans).collect(),
+            commits: commits.into_iter().map(|(epoch, _, trans)| (epoch, trans)).collect(),
         }
     }
 }
@@ -478,7 +470,7 @@ impl New {
     fn write_checkpoint(&mut self, dir: &mut dyn Directory, epoch: Epoch, all: bool) -> Result<(), String> {
         let name = DataFile::checkpoint(self.control.id.instance, self.file).to_string();
         while self.checkpoint.buffered() >= if all { 1 } else { FLUSH_BYTES } {
-            let Some(block) = self.checkpoint.take(epoch, Vec::new()) else { break };
+            let block = self.checkpoint.take(epoch, Vec::new()).ok_or(format!("no more fits into {name}"))?;
             if block.at == 0 {
                 dir.remove(&name)?;
             }
@@ -495,16 +487,16 @@ impl New {
         if has_checkpoint {
             self.end_checkpoint(dir, summary)?;
         }
-        for ids in summary.commits.chunks(COMMITS_IN_ENTRY) {
-            let bytes: Vec<u8> = ids.iter().flat_map(|trans| Entry::commit_id(*trans)).collect();
-            self.log.append(&Entry::Commits { ids: &bytes });
+        // With their epochs: which of them a start restores is decided later.
+        for &(epoch, trans) in &summary.commits {
+            self.log.append(&Entry::Commit { trans, chain: Chain::default(), epoch });
         }
         self.write_log(dir, highest, true)?;
         self.sync_from(dir, 0)?;
         let last = self.control.segments.len().saturating_sub(1);
         self.log.synced(self.log.sequence());
-        // Also where nothing was ever saved the last block names the highest epoch.
         match saved {
+            // The last block names the highest epoch.
             Epoch(0) => self.log.append(&Entry::Commits { ids: &[] }),
             epoch => self.log.append(&Entry::Saved { epoch, lineage, generation }),
         }

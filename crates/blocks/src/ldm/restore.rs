@@ -455,8 +455,7 @@ impl LocalDataManager {
                 replay.load.iter_mut().for_each(|load| load.on_page(table, partition, page));
             }
             Entry::Commits { ids } => {
-                // A log has them where it was made of others (`reshape`).
-                if replay.load.as_ref().is_none_or(|load| load.is_newest) {
+                if replay.load.as_ref().is_some_and(|load| load.is_newest) {
                     Entry::commits(ids).for_each(|trans| replay.note_commit(trans));
                 }
             }

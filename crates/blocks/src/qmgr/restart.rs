@@ -333,7 +333,9 @@ impl Membership {
             candidates.iter().filter(|(n, _)| usable.contains(n)).map(|(n, c)| (*n, c.clone())).collect();
         let arbitrator = arbiter::first_choice(&self.managers.reached(ctx.now()));
         let lineage = self.incarnation.max(newest.lineage + 1);
-        let Some(first) = config.and_then(|config| layout::first(&config, &chosen, arbitrator, lineage)) else { return };
+        let Some(first) = config.and_then(|config| layout::first(&config, &chosen, arbitrator, lineage)) else {
+            return;
+        };
         let view = View {
             generation: newest.generation + LINEAGE_STEP,
             silence_ms: newest.silence_ms,
@@ -344,7 +346,10 @@ impl Membership {
         };
         if newest.instances != view.instances {
             ctx.probe("qmgr: a system restart with another number of workers");
-            ctx.log(format_args!("data nodes have {} workers from now on, before {}", view.instances, newest.instances));
+            ctx.log(format_args!(
+                "data nodes have {} workers from now on, before {}",
+                view.instances, newest.instances
+            ));
         }
         let others = names(&usable.iter().copied().collect::<Vec<_>>());
         ctx.log(format_args!("starts the cluster from the disks of {others}: epoch {}", order.restored));

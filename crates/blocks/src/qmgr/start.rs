@@ -120,8 +120,12 @@ impl Membership {
         if !config.nodes.iter().any(|n| n.id == u32::from(self.me.0)) || !config.nodes.iter().all(|n| in_range(n.id)) {
             return Some("the configuration does not know this node, or has an impossible node id".to_owned());
         }
-        (config.instances != u32::from(self.instances))
-            .then(|| format!("this node has {} workers, the configuration says {}: {SAME_WORKERS}", self.instances, config.instances))
+        (config.instances != u32::from(self.instances)).then(|| {
+            format!(
+                "this node has {} workers, the configuration says {}: {SAME_WORKERS}",
+                self.instances, config.instances
+            )
+        })
     }
 
     /// Members with higher ids have dialled us; we dial them to go on with a link whose connection was lost. The configuration may not be

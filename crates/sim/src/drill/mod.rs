@@ -238,7 +238,11 @@ struct Drill<'s, W> {
     report: Report,
 }
 
-fn build(settings: &Settings, kept: Kept, count: Rc<Cell<u8>>) -> impl FnMut(&WorkerConfig, bool) -> Vec<Box<dyn Block>> + 'static {
+fn build(
+    settings: &Settings,
+    kept: Kept,
+    count: Rc<Cell<u8>>,
+) -> impl FnMut(&WorkerConfig, bool) -> Vec<Box<dyn Block>> + 'static {
     let s = settings.clone();
     let (groups, replicas) = (u32::from(s.groups), u32::from(s.replicas));
     let partitions = move |workers| default_partitions(groups, replicas, workers);
