@@ -118,8 +118,6 @@ pub enum Bug {
     VoidReadAgain,
     /// When the number of workers changes, what the logs of all workers but the first say is left out.
     OldLogUnread,
-    /// When the number of workers changes, what the log of one worker has saved counts for all.
-    OldMarkOfOne,
     /// When the number of workers changes, the old logs go before the new ones count.
     OldLogsGoEarly,
     /// Reading a log stops at its newest mark's place instead of its end.
@@ -212,7 +210,6 @@ impl Bug {
         Bug::MarkNotSynced,
         Bug::VoidReadAgain,
         Bug::OldLogUnread,
-        Bug::OldMarkOfOne,
         Bug::OldLogsGoEarly,
         Bug::ReplayStopsEarly,
         Bug::AbortNotLogged,

@@ -403,8 +403,6 @@ struct Summary {
 
 impl Summary {
     fn of(logs: &[Old]) -> Summary {
-        let saved = logs.iter().map(|log| log.saved);
-        let saved = if planted(Bug::OldMarkOfOne) { saved.max() } else { saved.min() }.unwrap_or_default();
         let complete = || logs.iter().map(|log| log.control.complete);
         let complete_from = complete().flatten().max().unwrap_or_default();
         let is_complete = complete().all(|epoch| epoch.is_some());
@@ -419,7 +417,7 @@ impl Summary {
         commits.sort_unstable();
         let commits = commits.split_off(commits.len().saturating_sub(COMMITS_MAX));
         Summary {
-            saved,
+            saved: logs.iter().map(|log| log.saved).min().unwrap_or_default(),
             lineage,
             generation: logs.iter().map(|log| log.generation).max().unwrap_or(0),
             highest: logs.iter().map(|log| log.highest).max().unwrap_or_default(),
