@@ -1,9 +1,10 @@
 //! `apus data`: one data node.
 
 use std::{
+    collections::BTreeMap,
     ffi::OsString,
     os::unix::process::CommandExt,
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::{Command, ExitCode},
     sync::Arc,
     time::Duration,
@@ -12,9 +13,13 @@ use std::{
 use apus_blocks::{
     OnDisk,
     dih::LINGER_NS,
-    ldm::{CHECKPOINT_BYTES, SCRUB_NS, Slices},
+    ldm::{
+        CHECKPOINT_BYTES, SCRUB_NS, Slices,
+        reshape::{self, Logs},
+    },
     qmgr::{Kept, SYNCED_VIEW_FILE, VIEW_FILE},
 };
+use apus_kernel::{Directory, limits::FILE_BYTES_MAX};
 use apus_redo::SEGMENT_BYTES;
 use apus_runtime::{Bound, DataDir, DataNodeConfig, EXIT_STOPPED, Stop};
 use apus_storage::{MemoryManager, REGIONS, Region};
@@ -36,7 +41,8 @@ pub struct DataArgs {
     /// Address to listen on; port 0 chooses one
     #[arg(long, default_value = "127.0.0.1:0", value_name = "HOST:PORT")]
     listen: String,
-    /// Data worker threads, besides the one for membership; must be equal on all data nodes of the cluster
+    /// Data worker threads, besides the one for membership; equal on all data nodes of the cluster, and changed for all of them at once: when the cluster
+    /// has ended, start its management and data nodes with another number
     #[arg(long, default_value_t = 1)]
     workers: u8,
     /// Memory of this node, in MiB, shared out to regions: see `apus status --memory`
@@ -157,7 +163,7 @@ pub fn run(args: DataArgs) -> Result<ExitCode, String> {
     let mut bound = Bound::new(config).map_err(|e| e.to_string())?;
     let (mut kept, mut disk) = (None, None);
     if let Some(dir) = &args.data_dir {
-        let (files, found) = DataDir::open(dir).map_err(|e| e.to_string())?;
+        let (mut files, mut found) = DataDir::open(dir).map_err(|e| e.to_string())?;
         let boot = apus_runtime::boot_id().map_err(|e| e.to_string())?;
         let content = |name: &str| found.get(name).map(Vec::as_slice);
         let read = Kept::read(content(VIEW_FILE), content(SYNCED_VIEW_FILE), node, boot);
@@ -167,11 +173,16 @@ pub fn run(args: DataArgs) -> Result<ExitCode, String> {
                 "is damaged and counts for nothing; what it said is learned from the other file or the other nodes";
             apus_runtime::log_line(format!("the file `{file}` in {} {text}", dir.display()));
         }
+        let logs = if args.diskless {
+            Logs::default()
+        } else {
+            open_logs(&mut files, &mut found, &read, node, args.workers, dir)?
+        };
         kept = Some(read);
         bound = bound.with_files(files);
         let checkpoint_bytes = args.checkpoint_log << 20;
         let scrub_ns = (args.scrub_hours * SCRUB_NS as f64 / 24.0) as u64;
-        let on_disk = OnDisk { files: found, segment_bytes: SEGMENT_BYTES, checkpoint_bytes, scrub_ns };
+        let on_disk = OnDisk { files: found, logs, segment_bytes: SEGMENT_BYTES, checkpoint_bytes, scrub_ns };
         disk = (!args.diskless).then_some(on_disk);
         if let Some(Err(damage)) = disk.as_ref().map(OnDisk::dictionary_version) {
             apus_runtime::log_line(format!("{}: {damage}; this node cannot start from its disk", dir.display()));
@@ -198,6 +209,28 @@ pub fn run(args: DataArgs) -> Result<ExitCode, String> {
     let running = bound.start(move |who| apus_blocks::build(who, &blocks)).map_err(|e| e.to_string())?;
     args.child.ready(address)?;
     ended(running.wait_signals().map_err(|e| e.to_string())?)
+}
+
+/// The logs in its directory, written anew if they were of another number of workers.
+fn open_logs(
+    files: &mut DataDir,
+    found: &mut BTreeMap<String, Vec<u8>>,
+    kept: &Kept,
+    node: NodeId,
+    workers: u8,
+    dir: &Path,
+) -> Result<Logs, String> {
+    let known = kept.newest.as_ref().map_or(0, |view| view.instances as u8);
+    let mut say = |text: String| apus_runtime::log_line(format!("{}: {text}", dir.display()));
+    let logs = reshape::open(files, node, workers, known, &mut say).map_err(|e| format!("{}: {e}", dir.display()))?;
+    for instance in 0..workers {
+        let name = logs.layout.control_file(instance);
+        match files.read(&name, 0, FILE_BYTES_MAX as u32).map_err(|e| format!("{}: {e}", dir.display()))? {
+            content if content.is_empty() => found.remove(&name),
+            content => found.insert(name, content),
+        };
+    }
+    Ok(logs)
 }
 
 /// Pause before a node that was removed starts again: the others are to have agreed on it.

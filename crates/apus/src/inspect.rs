@@ -14,7 +14,7 @@ use std::{
 use apus_blocks::{dict::DICTIONARY_MAGIC, qmgr::Acceptor};
 use apus_kernel::{DataFile, DataFileKind};
 use apus_mgmt::kept::Promise;
-use apus_redo::{BLOCK_ALIGN, Checkpoint, Control, Entry, Reader, Step};
+use apus_redo::{BLOCK_ALIGN, Checkpoint, Control, Entry, Layout, Reader, Step};
 use apus_signal::{
     DecodeError, Reader as Bytes, copy::CopiedRow, dict::Dictionary, file::unseal, ldm::PreparedRow, qmgr::Incarnation,
     view::View,
@@ -24,7 +24,7 @@ use prost::Message;
 
 #[derive(clap::Args)]
 pub struct InspectArgs {
-    /// Files of a data directory: redo-I-N.log, lcp-I-N.data, redo-I.ctl, view, dictionary, arbitrator
+    /// Files of a data directory: redo-I-N.log, lcp-I-N.data, redo-I.ctl or redo-I-of-W-C.ctl, view, dictionary, arbitrator
     #[arg(required = true)]
     files: Vec<PathBuf>,
     /// Name the rows of each entry: table, partition, number, key
@@ -90,7 +90,16 @@ fn judge(path: &Path, bytes: &[u8], report: &mut Report) -> Result<String, Strin
         _ => bytes.get(..7).unwrap_or_default(),
     };
     match kind {
-        b"APUSRDC" => Control::decode(bytes).map(|c| control(&c, report)).map_err(|what| format!("it {what}")),
+        b"APUSRDC" => {
+            let text = Control::decode(bytes).map(|c| control(&c, report)).map_err(|what| format!("it {what}"))?;
+            let layout = Layout::parse(&name).map(|(layout, _)| layout);
+            Ok(match layout_beside(path).filter(|counts| layout.is_some_and(|of| of.change != counts.change)) {
+                Some(Layout { workers, .. }) => {
+                    format!("{text}, but nothing in it counts: the logs of {workers} workers do")
+                }
+                None => text,
+            })
+        }
         b"APUSVIW" => message(*b"APUSVIW1", bytes).map(|acceptor| view_file(&acceptor, report)),
         b"APUSARB" => message(*b"APUSARB1", bytes).map(|promise| arbitrator(&promise, report)),
         b"APUSDIC" => message(DICTIONARY_MAGIC, bytes).map(|dictionary| tables(&dictionary, report)),
@@ -138,8 +147,16 @@ fn control(control: &Control, report: &mut Report) -> String {
     format!("control file of {}, {} segments; whole", log_name(control), control.segments.len())
 }
 
+/// Of the directory that the file is in.
+fn layout_beside(path: &Path) -> Option<Layout> {
+    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+    let names: Vec<String> = entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+    Layout::current(names.iter().map(String::as_str), 0)
+}
+
 fn control_beside(path: &Path, file: DataFile) -> Result<Control, String> {
-    let beside = path.with_file_name(Control::file_name(file.instance));
+    let beside = path.with_file_name(layout_beside(path).unwrap_or_default().control_file(file.instance));
     let content = read(&beside).map_err(|e| format!("nothing can be said of it without its control file: {e}"))?;
     Control::decode(&content).map_err(|what| format!("its control file {} {what}", beside.display()))
 }

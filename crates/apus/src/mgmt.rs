@@ -38,10 +38,10 @@ pub struct MgmtArgs {
     /// Replicas of each row, 1 to 4
     #[arg(long, default_value_t = 2)]
     replicas: u32,
-    /// Worker threads of every data node
+    /// Worker threads of every data node; may be another number when the cluster has ended and all of it is started again
     #[arg(long, default_value_t = 1)]
     workers: u32,
-    /// Partitions of every table; default: two per worker of every node
+    /// Partitions of every table, for good; default: two per worker of every node when the cluster is founded
     #[arg(long)]
     partitions: Option<u32>,
     /// Shortest silence in milliseconds for which a data node is held for failed, 80 to 1000, of a cluster that starts; later: `apus cluster set`

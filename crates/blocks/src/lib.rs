@@ -61,6 +61,8 @@ pub struct NodeConfig {
 pub struct OnDisk {
     /// Files that blocks have written as a whole, by name.
     pub files: BTreeMap<String, Vec<u8>>,
+    /// How the logs are named, and whether they can be read.
+    pub logs: ldm::reshape::Logs,
     /// Of the segments of new logs; `apus_redo::SEGMENT_BYTES`, or what the simulator draws.
     pub segment_bytes: u64,
     /// A log that has grown by so much begins a checkpoint; `ldm::CHECKPOINT_BYTES`, or what the simulator draws.

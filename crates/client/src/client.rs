@@ -135,7 +135,7 @@ impl Client {
         let unknown = || ClientError::with_detail(ErrorCode::OutcomeUnknown, token.trans.to_string());
         loop {
             if let Some(node) = self.outcome_node(token, retry.attempt()) {
-                let to = BlockRef::new(node, apus_signal::BlockId::Tc, token.tc_instance);
+                let to = BlockRef::new(node, apus_signal::BlockId::Tc, self.outcome_instance(token));
                 let asked = self.now();
                 let age = asked.saturating_sub(token.began) / 1_000_000 + 1;
                 let age_ms = u32::try_from(age).unwrap_or(u32::MAX);
@@ -179,6 +179,15 @@ impl Client {
         }
         let count = core.linked_nodes().count().max(1);
         core.linked_nodes().nth(attempt as usize % count)
+    }
+
+    /// The coordinator's; who speaks for a dead one may have fewer.
+    fn outcome_instance(&self, token: &CommitToken) -> u8 {
+        let core = self.inner.core.borrow();
+        match core.incarnation(token.tc_node) == Some(token.tc_incarnation) {
+            true => token.tc_instance,
+            false => (u32::from(token.tc_instance) % core.view.instances.max(1)) as u8,
+        }
     }
 
     // Building blocks.

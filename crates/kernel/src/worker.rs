@@ -289,8 +289,11 @@ impl Worker {
             return;
         }
         let to = envelope.to;
-        if to.node != config.node || to.instance >= config.instances || Some(to.block) != client_door(envelope.kind) {
-            self.refuse(&envelope, body);
+        if to.node != config.node || Some(to.block) != client_door(envelope.kind) {
+            self.refuse(&envelope, body, ErrorCode::ProtocolViolation);
+        } else if to.instance >= config.instances {
+            // By an older view: the cluster has begun anew with fewer workers.
+            self.refuse(&envelope, body, ErrorCode::WrongView);
         } else if is_of_operator(envelope.kind) && !source.is_operator() {
             let request = decode::<MgmtReq>(body).map_or(0, |r| r.request); // all have it in the same place
             self.refuse_request(&envelope, request, ErrorCode::RoleNotProven);
@@ -302,9 +305,9 @@ impl Worker {
     }
 
     /// Answers a request that cannot be routed; every client request begins with its number where it has a fixed layout.
-    fn refuse(&mut self, envelope: &Envelope, body: &[u8]) {
+    fn refuse(&mut self, envelope: &Envelope, body: &[u8], code: ErrorCode) {
         let request = body.first_chunk().map_or(0, |head| u64::from_le_bytes(*head));
-        self.refuse_request(envelope, request, ErrorCode::ProtocolViolation);
+        self.refuse_request(envelope, request, code);
     }
 
     fn refuse_request(&mut self, envelope: &Envelope, request: u64, code: ErrorCode) {
@@ -484,7 +487,7 @@ impl Worker {
                 _ => self.core.counters.violations += 1,
             }
         } else if envelope.from.block == BlockId::Client {
-            self.refuse(envelope, body);
+            self.refuse(envelope, body, ErrorCode::ProtocolViolation);
         } else {
             self.core.counters.dropped_no_block += 1;
         }

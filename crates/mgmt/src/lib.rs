@@ -42,6 +42,7 @@ use std::{
 };
 
 use apus_kernel::{Block, Context};
+pub use apus_signal::mgmt::default_partitions;
 use apus_signal::{
     BlockId, BlockRef, DecodeError, Envelope, Kind,
     file::FileDone,
@@ -139,11 +140,6 @@ pub fn cluster_config(
         eject_slow_ms: 0,
         durability: 0,
     })
-}
-
-/// Enough partitions that every worker of every node is primary of at least two.
-pub fn default_partitions(groups: u32, replicas: u32, instances: u32) -> u32 {
-    (2 * groups * replicas * instances).clamp(groups.max(1), u32::from(PARTITIONS_MAX))
 }
 
 /// What a data node told last.

@@ -3,6 +3,8 @@
 //! Replaced as a whole and synced, before anything rests on what it says: a segment is listed before a mark in it counts, an epoch is void before
 //! the first commit behind a restart.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use apus_signal::{
     DecodeError, Reader,
     codec::Put,
@@ -19,6 +21,55 @@ const VERSION: u16 = 4;
 pub const CHECKPOINTS_MAX: usize = 64;
 /// A checkpoint is one segment, which is never full.
 const CHECKPOINT_BYTES_MAX: u64 = 1 << 40;
+
+/// How many logs a data directory has, and how their control files are named: "redo-1.ctl" as it was founded, "redo-1-of-2-7.ctl" the second of two since the
+/// number of workers has been changed. A layout counts as soon as all of its control files are there, and ends those with lower numbers.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+pub struct Layout {
+    /// Number of the change; 0: as it was founded.
+    pub change: u32,
+    pub workers: u8,
+}
+
+impl Layout {
+    pub fn control_file(self, instance: u8) -> String {
+        let Layout { change, workers } = self;
+        match change {
+            0 => format!("redo-{instance}.ctl"),
+            _ => format!("redo-{instance}-of-{workers}-{change}.ctl"),
+        }
+    }
+    /// Of the control file with this name, and the instance; how many workers there were at first the name does not tell (0).
+    pub fn parse(name: &str) -> Option<(Layout, u8)> {
+        let mut words = name.strip_prefix("redo-")?.strip_suffix(".ctl")?.split('-');
+        let instance = words.next()?.parse().ok()?;
+        let layout = match (words.next(), words.next(), words.next(), words.next()) {
+            (None, ..) => Layout::default(),
+            (Some("of"), Some(workers), Some(change), None) => {
+                Layout { change: change.parse().ok()?, workers: workers.parse().ok()? }
+            }
+            _ => return None,
+        };
+        // "redo-03.ctl" is none.
+        (layout.control_file(instance) == name).then_some((layout, instance))
+    }
+    /// Which of these files count; `known`: workers of the newest view that the directory knows, or 0.
+    pub fn current<'a>(names: impl Iterator<Item = &'a str>, known: u8) -> Option<Layout> {
+        let mut layouts: BTreeMap<Layout, BTreeSet<u8>> = BTreeMap::new();
+        for (layout, instance) in names.filter_map(Layout::parse) {
+            layouts.entry(layout).or_default().insert(instance);
+        }
+        let is_whole = |(layout, logs): &(Layout, BTreeSet<u8>)| (0..layout.workers).all(|i| logs.contains(&i));
+        match layouts.into_iter().rev().find(is_whole)? {
+            // One that is missing was never there, and no mark counts without it: the view may know of more.
+            (Layout { change: 0, .. }, logs) => {
+                let workers = logs.last()?.saturating_add(1).max(known);
+                Some(Layout { change: 0, workers })
+            }
+            (layout, _) => Some(layout),
+        }
+    }
+}
 
 /// A file of a checkpoint that is complete and synced.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -99,9 +150,6 @@ impl Control {
     pub fn of_checkpoint(&self, file: u32) -> Control {
         let id = LogId { kind: LogKind::Checkpoint, ..self.id };
         Control { segments: vec![file], ..Control::empty(id, CHECKPOINT_BYTES_MAX) }
-    }
-    pub fn file_name(instance: u8) -> String {
-        format!("redo-{instance}.ctl")
     }
     pub fn encode(&self) -> Vec<u8> {
         let mut body = Vec::new();
@@ -204,4 +252,27 @@ impl Control {
 fn count(r: &mut Reader<'_>, bytes: usize) -> Result<usize, DecodeError> {
     let count = r.u32()? as usize;
     if count.saturating_mul(bytes) <= r.rest().len() { Ok(count) } else { Err(DecodeError) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_layout_counts_when_all_of_its_logs_are_there() {
+        let current = |names: &[&str], known| Layout::current(names.iter().copied(), known);
+        let layout = |change, workers| Some(Layout { change, workers });
+        assert_eq!(current(&["redo-0-1.log", "view", "redo-0-of-2.ctl", "redo-00.ctl"], 2), None);
+        assert_eq!(current(&["redo-0.ctl", "redo-1.ctl"], 0), layout(0, 2));
+        assert_eq!(current(&["redo-0.ctl"], 2), layout(0, 2), "the other one was never written");
+        assert_eq!(current(&["redo-0.ctl", "redo-1.ctl"], 1), layout(0, 2));
+        let first = ["redo-0.ctl", "redo-1.ctl", "redo-0-of-3-1.ctl", "redo-2-of-3-1.ctl"];
+        assert_eq!(current(&first, 2), layout(0, 2), "one of three is not there");
+        let second = [&first[..], &["redo-1-of-3-1.ctl", "redo-0-of-2-2.ctl"]].concat();
+        assert_eq!(current(&second, 2), layout(1, 3));
+        assert_eq!(current(&[&second[2..], &["redo-1-of-2-2.ctl"]].concat(), 3), layout(2, 2));
+        for layout in [Layout { change: 0, workers: 0 }, Layout { change: 7, workers: 255 }] {
+            assert_eq!(Layout::parse(&layout.control_file(9)), Some((layout, 9)));
+        }
+    }
 }

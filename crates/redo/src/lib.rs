@@ -45,7 +45,7 @@ use std::fmt;
 use apus_types::{Epoch, NodeId};
 
 pub use self::{
-    control::{CHECKPOINTS_MAX, Checkpoint, Control, Useless},
+    control::{CHECKPOINTS_MAX, Checkpoint, Control, Layout, Useless},
     entry::Entry,
     reader::{End, Piece, Reader, Step},
     writer::{Block, Place, Writer},

@@ -8,13 +8,13 @@ use std::{
     borrow::Cow,
     collections::{BTreeMap, VecDeque},
     fs::{self, File},
-    io::{self, Read, Write as _},
+    io::{self, Read, Seek, SeekFrom, Write as _},
     path::{Path, PathBuf},
     sync::{Arc, Condvar, Mutex, PoisonError},
     time::{Duration, Instant},
 };
 
-use apus_kernel::{DataFile, limits::FILE_BYTES_MAX};
+use apus_kernel::{DataFile, Directory, limits::FILE_BYTES_MAX};
 use apus_signal::BlockRef;
 
 use crate::shared::{FileDone, Shared, lock};
@@ -93,22 +93,70 @@ impl DataDir {
     pub fn path(&self) -> &Path {
         &self.path
     }
-    fn write(&self, write: &Write) -> io::Result<()> {
-        let (place, new) = (self.path.join(&*write.file), self.path.join(format!("{}{NEW}", write.file)));
-        if write.bytes.is_empty() {
+    /// Replaces a file as a whole; with nothing: removes it.
+    fn replace(&self, file: &str, bytes: &[u8], synced: bool) -> io::Result<()> {
+        let (place, new) = (self.path.join(file), self.path.join(format!("{file}{NEW}")));
+        if bytes.is_empty() {
             fs::remove_file(&place).or_else(|e| if e.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(e) })?;
         } else {
             let mut file = File::create(&new)?;
-            file.write_all(&write.bytes)?;
-            if write.synced {
+            file.write_all(bytes)?;
+            if synced {
                 file.sync_all()?;
             }
             fs::rename(&new, &place)?;
         }
-        if write.synced {
+        if synced {
             File::open(&self.path)?.sync_all()?;
         }
         Ok(())
+    }
+}
+
+/// Before there are blocks.
+impl Directory for DataDir {
+    fn names(&mut self) -> Result<Vec<String>, String> {
+        let named = |e: io::Error| format!("data directory {}: {e}", self.path.display());
+        let entries = fs::read_dir(&self.path).map_err(named)?;
+        entries.map(|entry| Ok(entry.map_err(named)?.file_name().to_string_lossy().into_owned())).collect()
+    }
+    fn read(&mut self, file: &str, at: u64, count: u32) -> Result<Vec<u8>, String> {
+        let read = || {
+            let mut bytes = Vec::new();
+            let mut from = match File::open(self.path.join(file)) {
+                Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(bytes),
+                from => from?,
+            };
+            from.seek(SeekFrom::Start(at))?;
+            from.take(count.into()).read_to_end(&mut bytes)?;
+            Ok(bytes)
+        };
+        read().map_err(|e: io::Error| format!("cannot read {file}: {e}"))
+    }
+    fn write(&mut self, file: &str, at: u64, bytes: &[u8]) -> Result<(), String> {
+        let write = || {
+            let mut to = File::options().create(true).truncate(false).write(true).open(self.path.join(file))?;
+            to.seek(SeekFrom::Start(at))?;
+            to.write_all(bytes)
+        };
+        write().map_err(|e: io::Error| format!("cannot write {file}: {e}"))
+    }
+    fn allocate(&mut self, file: &str, bytes: u64) -> Result<(), String> {
+        let allocate = || {
+            let file = File::options().create(true).truncate(false).write(true).open(self.path.join(file))?;
+            Ok(rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, bytes)?)
+        };
+        allocate().map_err(|e: io::Error| format!("cannot make {file}: {e}"))
+    }
+    fn sync(&mut self, file: &str) -> Result<(), String> {
+        let sync = || File::open(self.path.join(file))?.sync_all().and_then(|()| File::open(&self.path)?.sync_all());
+        sync().map_err(|e: io::Error| format!("cannot sync {file}: {e}"))
+    }
+    fn put(&mut self, file: &str, content: &[u8]) -> Result<(), String> {
+        self.replace(file, content, true).map_err(|e| format!("cannot write {file}: {e}"))
+    }
+    fn remove(&mut self, file: &str) -> Result<(), String> {
+        self.replace(file, &[], false).map_err(|e| format!("cannot remove {file}: {e}"))
     }
 }
 
@@ -178,7 +226,10 @@ impl Files {
                 waiting = guard;
             };
             drop(waiting);
-            let outcome = files.dir.write(&write).map_err(|e| format!("cannot write {}: {e}", write.file));
+            let outcome = files
+                .dir
+                .replace(&write.file, &write.bytes, write.synced)
+                .map_err(|e| format!("cannot write {}: {e}", write.file));
             let done = FileDone { asker: write.asker, token: write.token, outcome };
             shared.doors[usize::from(write.worker)].push_file(done);
         }
@@ -205,14 +256,14 @@ mod tests {
         assert!(found.is_empty());
         assert!(DataDir::open(&path).is_err_and(|e| e.to_string().contains("another process")), "it is taken");
         for (bytes, synced) in [(&b"first"[..], true), (b"second, longer", false)] {
-            dir.write(&write(bytes, synced)).expect("there is room");
+            dir.replace("a-file", bytes, synced).expect("there is room");
         }
         fs::write(path.join("a-file.new"), b"half of a th").expect("there is room"); // as a crash leaves it
         fs::write(path.join("redo-0-1.log"), b"of a block").expect("there is room");
         drop(dir);
         let (again, found) = DataDir::open(&path).expect("it is free again");
         assert_eq!(found, BTreeMap::from([("a-file".to_owned(), b"second, longer".to_vec())]));
-        (0..2).for_each(|_| again.write(&write(b"", false)).expect("it may be gone already"));
+        (0..2).for_each(|_| again.replace("a-file", b"", false).expect("it may be gone already"));
         drop(again);
         assert!(DataDir::open(&path).expect("it is free again").1.is_empty());
         fs::remove_dir_all(&path).expect("it is ours");

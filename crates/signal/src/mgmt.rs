@@ -10,6 +10,7 @@
 //!
 //! Management nodes are no part of any transaction: while all are away only arbitration and partial starts are impossible.
 
+use apus_types::limits;
 use prost::Message;
 
 use crate::{gcp, operator::FrozenSide, restart::StartPhase, speeds::Speeds, view::View};
@@ -77,7 +78,27 @@ pub struct ClusterConfig {
     pub given_up: u64,
 }
 
+/// Enough partitions that every worker of every node is primary of at least two.
+pub fn default_partitions(groups: u32, replicas: u32, instances: u32) -> u32 {
+    (2 * groups * replicas * instances).clamp(groups.max(1), u32::from(limits::PARTITIONS_MAX))
+}
+
 impl ClusterConfig {
+    /// For a cluster whose rows are in so many partitions already: the number that nobody asked for gives way, for it goes with the number of workers.
+    ///
+    /// # Errors
+    /// An operator has asked for another number.
+    pub fn with_partitions(&self, there_are: u32) -> Result<ClusterConfig, String> {
+        let groups = self.nodes.len() as u32 / self.replicas.max(1);
+        if self.partitions != there_are && self.partitions != default_partitions(groups, self.replicas, self.instances)
+        {
+            return Err(format!(
+                "the data on disk is in {there_are} partitions, the configuration says {}: that number cannot be changed, leave --partitions out",
+                self.partitions
+            ));
+        }
+        Ok(ClusterConfig { partitions: there_are, ..self.clone() })
+    }
     /// A cluster whose newest founding that anybody remembers is this one may be founded anew, empty.
     pub fn may_found_after(&self, lineage: u64) -> bool {
         self.founded.max(lineage) <= self.given_up

@@ -16,6 +16,7 @@ use crate::{
     events::{End, Event, Queue},
     files::{DataRequest, HostDisk, Kept, Write},
     network::{Link, Party},
+    reshape::Deaths,
 };
 
 /// Nodes of a simulated cluster and the shape of its network.
@@ -142,6 +143,7 @@ pub struct Cluster {
     pub(crate) queue: Queue,
     pub(crate) hosts: BTreeMap<NodeId, Host>,
     pub(crate) disks: BTreeMap<NodeId, HostDisk>,
+    pub(crate) deaths: Deaths,
     pub(crate) links: BTreeMap<u64, Link>,
     /// The link of an end to a name.
     pub(crate) by_end: BTreeMap<(End, NodeId), u64>,
@@ -198,6 +200,7 @@ impl Cluster {
             queue: Queue::default(),
             hosts: BTreeMap::new(),
             disks: BTreeMap::new(),
+            deaths: Deaths::new(),
             links: BTreeMap::new(),
             by_end: BTreeMap::new(),
             next_link: 0,
@@ -242,6 +245,9 @@ impl Cluster {
     pub fn hash(&self) -> u64 {
         let each = self.hosts.values().flat_map(|h| &h.workers).filter_map(Worker::hash);
         each.fold(self.hash, fold)
+    }
+    pub(crate) fn note(&mut self, node: NodeId, text: &str) {
+        self.log.push(format!("{} node {node} {text}", self.now));
     }
     /// Log lines of all nodes so far, with their virtual times.
     pub fn log(&self) -> &[String] {
@@ -319,7 +325,8 @@ impl Cluster {
         if self.hosts.contains_key(&node) {
             return;
         }
-        self.note_kept(node);
+        let Some(logs) = self.open_logs(node, instances) else { return };
+        self.note_kept(node, logs);
         self.starts += 1;
         let incarnation = self.starts;
         let mut host = Host {

@@ -222,6 +222,10 @@ impl Disk {
         self.queue.insert((at, number), Planned { number, op });
         number
     }
+    /// Performs a request at once, of who has no others under way.
+    pub fn now(&mut self, op: Op) -> Answer {
+        self.perform(op)
+    }
     /// When the next request is due; `None`: nothing is asked for, or it hangs.
     pub fn next_due(&self) -> Option<u64> {
         self.queue.first_key_value().map(|((at, _), _)| *at).filter(|_| !self.hangs)

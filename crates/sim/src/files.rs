@@ -14,8 +14,9 @@ use std::{
     rc::Rc,
 };
 
+use apus_blocks::ldm::reshape::Logs;
 use apus_kernel::{DataFile, DiskDone, DiskFailure, DiskOp};
-use apus_redo::Control;
+use apus_redo::{Control, Layout};
 use apus_signal::BlockRef;
 use apus_types::NodeId;
 
@@ -36,6 +37,11 @@ pub struct Found {
     pub boot: u64,
     /// But for data files.
     pub files: BTreeMap<String, Vec<u8>>,
+    pub logs: Logs,
+}
+
+pub(crate) fn content<'a>(files: &'a BTreeMap<String, Vec<u8>>, name: &str) -> Option<&'a [u8]> {
+    files.get(name).map(Vec::as_slice)
 }
 
 pub(crate) struct Write {
@@ -59,7 +65,7 @@ pub(crate) struct DataRequest {
 }
 
 pub(crate) struct HostDisk {
-    disk: Disk,
+    pub disk: Disk,
     /// Of data files, by the number of the request that answers it.
     data: BTreeMap<u64, DataRequest>,
     /// Syncs of files that the sync of names answers which was given to the disk behind it: by number, why it was not done.
@@ -69,7 +75,7 @@ pub(crate) struct HostDisk {
     writes: VecDeque<Write>,
     /// What remains to be done for the first of them.
     steps: VecDeque<Op>,
-    boot: u64,
+    pub boot: u64,
 }
 
 fn new_name(file: &str) -> String {
@@ -268,17 +274,21 @@ impl Cluster {
 
     /// The node could start alone from what its disk has: all its logs are whole, as they are from the first global checkpoint after it has become a full member.
     pub fn is_restorable(&self, node: NodeId) -> bool {
-        let is_control = |name: &str| name.starts_with("redo-") && name.ends_with(".ctl");
+        let is_control = |name: &str| Layout::parse(name).is_some();
         let controls = self.disks.get(&node).map(|host| host.disk.contents(is_control)).unwrap_or_default();
-        let is_whole = |content: &Vec<u8>| Control::decode(content).is_ok_and(|control| control.complete.is_some());
-        !controls.is_empty() && controls.values().all(is_whole)
+        let Some(layout) = Layout::current(controls.keys().map(String::as_str), 0) else { return false };
+        let is_whole = |content: &[u8]| Control::decode(content).is_ok_and(|control| control.complete.is_some());
+        (0..layout.workers).all(|i| content(&controls, &layout.control_file(i)).is_some_and(is_whole))
     }
 
     /// What a process finds that starts now.
-    pub(crate) fn note_kept(&mut self, node: NodeId) {
+    pub(crate) fn note_kept(&mut self, node: NodeId, logs: Logs) {
         let is_whole = |name: &str| DataFile::parse(name).is_none() && !name.ends_with(".new");
-        let found = |host: &HostDisk| Found { boot: host.boot, files: host.disk.contents(is_whole) };
-        let found = self.disks.get(&node).map(found).unwrap_or_default();
+        let (boot, files) = match self.disks.get(&node) {
+            Some(host) => (host.boot, host.disk.contents(is_whole)),
+            None => (0, BTreeMap::new()),
+        };
+        let found = Found { boot, files, logs };
         self.config.kept.borrow_mut().insert(node, found);
     }
 }

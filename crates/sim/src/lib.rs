@@ -24,6 +24,7 @@ mod network;
 pub mod planted;
 pub mod probes;
 pub mod promise;
+pub mod reshape;
 mod resume;
 pub mod runner;
 pub mod settings;

@@ -97,6 +97,7 @@ pub const PROBES: &[&str] = &[
     "qmgr: a suspicion from before sides met is dropped",
     "qmgr: a system restart begins",
     "qmgr: a system restart begins anew",
+    "qmgr: a system restart with another number of workers",
     "qmgr: a view is to be synced while another one is written",
     "qmgr: a worker is stuck",
     "qmgr: an epoch is late",

@@ -62,6 +62,8 @@ const FORCES_ONE_IN: u64 = 3;
 const SETS_ONE_IN: u64 = 3;
 /// One seed in so many ends with more than is promised to be lived through.
 const RUINS_ONE_IN: u64 = 3;
+/// Seeds with disks, after whose losses of power the processes may have another number of workers.
+const CHANGES_ONE_IN: u64 = 2;
 /// Seeds with disks that all hang at once.
 const HANGS_ONE_IN: u64 = 3;
 
@@ -119,6 +121,8 @@ pub struct Settings {
     pub checkpoint_bytes: u64,
     /// From one look at all files to the next; 0: never.
     pub scrub_ns: u64,
+    /// How the number of workers changes where no process of a data node is left; 0: never.
+    pub change: u64,
     pub schedule: Schedule,
 }
 
@@ -165,6 +169,7 @@ impl Settings {
             segment_bytes: 4 << 20,
             checkpoint_bytes: 1 << 20,
             scrub_ns: 0,
+            change: 0,
             schedule: Schedule::default(),
         };
         if settings.workload == Kind::Bank && Random::new(seed ^ 0x6c_6172_6765).one_in(LARGE_ONE_IN) {
@@ -300,6 +305,10 @@ impl Settings {
                 settings.schedule.0.insert(at, round);
             }
         }
+        let mut random = Random::new(seed ^ 0x776f_726b);
+        if settings.durable && random.one_in(CHANGES_ONE_IN) {
+            settings.change = 1 + random.below(1 << 32);
+        }
         let mut random = Random::new(seed ^ 0x666f_7263);
         if settings.replicas > 1 && random.one_in(FORCES_ONE_IN) {
             let round = settings.forced(&mut random);
@@ -409,6 +418,7 @@ impl Settings {
             ("segment", self.segment_bytes.to_string()),
             ("checkpoint", self.checkpoint_bytes.to_string()),
             ("scrub", time_name(self.scrub_ns)),
+            ("change", self.change.to_string()),
         ]
     }
     /// What must be set to come from `other` to this, as [`Settings::set`] reads it; nothing about the schedule.
@@ -460,6 +470,7 @@ impl Settings {
                 "bytable" => self.by_table = number()? != 0,
                 "checkpoint" => self.checkpoint_bytes = small(1 << 40)?.max(4 << 10),
                 "scrub" => self.scrub_ns = parse_time(value)?,
+                "change" => self.change = number()?,
                 "segment" => self.segment_bytes = small(1 << 30)?.max(1 << 20),
                 _ => return Err(format!("`{name}` cannot be set")),
             }

@@ -86,6 +86,7 @@ fn candidates(settings: &Settings) -> Vec<Settings> {
         "drift=0",
         "born=0",
         "cost=0",
+        "change=0",
     ] {
         let mut simpler = settings.clone();
         if simpler.set(text).is_ok() && simpler != *settings {

@@ -116,6 +116,10 @@ pub enum Bug {
     MarkNotSynced,
     /// What a restart gave up is read again by the next one.
     VoidReadAgain,
+    /// When the number of workers changes, what the logs of all workers but the first say is left out.
+    OldLogUnread,
+    /// When the number of workers changes, the old logs go before the new ones count.
+    OldLogsGoEarly,
     /// Reading a log stops at its newest mark's place instead of its end.
     ReplayStopsEarly,
     /// Aborts are not written to the log.
@@ -205,6 +209,8 @@ impl Bug {
         Bug::EpochOfOneNode,
         Bug::MarkNotSynced,
         Bug::VoidReadAgain,
+        Bug::OldLogUnread,
+        Bug::OldLogsGoEarly,
         Bug::ReplayStopsEarly,
         Bug::AbortNotLogged,
         Bug::CopyNotLogged,

@@ -67,7 +67,8 @@ pub struct DevArgs {
     /// Write a JSON description of the cluster here when SQL answers
     #[arg(long, value_name = "FILE")]
     ready_file: Option<PathBuf>,
-    /// Worker threads per data node; default: the cores of this machine shared among the data nodes
+    /// Worker threads per data node; with --dir another number may be given at each start. Default: as in --dir, or else the cores of this machine shared
+    /// among the data nodes
     #[arg(long)]
     workers: Option<u8>,
     /// Threads per SQL node
@@ -151,7 +152,7 @@ pub fn run(args: DevArgs) -> Result<ExitCode, String> {
         signal_hook::flag::register(signal, stop.clone()).map_err(|e| format!("cannot handle signals: {e}"))?;
     }
     let dir = Directory::create(args.keep.clone(), args.dir.clone())?;
-    if args.dir.is_some() && found.is_none() {
+    if args.dir.is_some() && (found.is_none() || args.workers.is_some()) {
         shape.write(&dir.path)?;
     }
     let spawner = Spawner::new(dir.path.clone())?;

@@ -1,5 +1,5 @@
-//! What a directory of `apus dev --dir` holds: the shape of the cluster, which its data is cut to. It is written when the cluster is founded and read when it
-//! is started again.
+//! What a directory of `apus dev --dir` holds: the shape of the cluster, which its data is cut to, and how many workers serve it. It is written when the cluster is founded and read when it
+//! is started again; with another number of workers it is written again.
 
 use std::path::Path;
 
@@ -64,14 +64,14 @@ impl Shape {
             ("--data-nodes", wanted.data_nodes.map(u64::from), u64::from(shape.data_nodes)),
             ("--replicas", wanted.replicas.map(u64::from), u64::from(shape.replicas)),
             ("--mgmt-nodes", wanted.mgmt_nodes.map(u64::from), u64::from(shape.mgmt_nodes)),
-            ("--workers", wanted.workers.map(u64::from), u64::from(shape.workers)),
         ];
         match asked.iter().find(|(_, asked, is)| asked.is_some_and(|n| n != *is)) {
             Some((name, _, is)) => Err(format!(
                 "{} holds a cluster with {name}={is}, and that cannot be changed: leave the option out, or name another directory",
                 dir.display()
             )),
-            None => Ok(Some(shape)),
+            // The data is cut to partitions; how many threads serve them may be another number each time.
+            None => Ok(Some(Shape { workers: wanted.workers.unwrap_or(shape.workers), ..shape })),
         }
     }
 
@@ -97,6 +97,8 @@ mod tests {
         assert_eq!(Shape::read(&dir, Wanted { data_nodes: Some(4), ..any }), Ok(Some(shape)));
         let refused = Shape::read(&dir, Wanted { data_nodes: Some(2), ..any }).unwrap_err();
         assert!(refused.contains("--data-nodes=4"), "{refused}");
+        let more = Shape::read(&dir, Wanted { workers: Some(5), ..any });
+        assert_eq!(more, Ok(Some(Shape { workers: 5, ..shape })), "these may change");
         std::fs::remove_dir_all(&dir).expect("it is ours");
     }
 }

@@ -54,11 +54,14 @@ mod outcome;
 mod read;
 mod redo;
 mod replicate;
+pub mod reshape;
 mod restore;
 mod scan;
 mod scrub;
 mod snapshot;
 mod tables;
+#[cfg(test)]
+mod tests_reshape;
 mod trans;
 mod view_change;
 
@@ -307,8 +310,7 @@ impl LocalDataManager {
     /// With a disk for its log.
     #[must_use]
     pub fn with_disk(mut self, disk: &OnDisk) -> LocalDataManager {
-        let control = disk.files.get(&apus_redo::Control::file_name(self.me.instance)).map(Vec::as_slice);
-        let mut redo = redo::Redo::new(self.me.node, self.me.instance, control, disk.segment_bytes);
+        let mut redo = redo::Redo::new(self.me.node, self.me.instance, disk);
         redo.checkpoints.set_every(disk.checkpoint_bytes);
         redo.scrub.set_every(disk.scrub_ns);
         self.redo = Some(redo);

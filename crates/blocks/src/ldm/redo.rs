@@ -56,7 +56,10 @@ use super::{
     restore::Replay,
     scrub::Scrub,
 };
-use crate::buffers::{STEP, step};
+use crate::{
+    OnDisk,
+    buffers::{STEP, step},
+};
 
 /// So many bytes are written without being asked for.
 const FLUSH_BYTES: usize = 256 << 10;
@@ -115,6 +118,7 @@ pub(super) struct Redo {
     me: BlockRef,
     pub state: State,
     pub control: Control,
+    control_file: String,
     pub checkpoints: Checkpoints,
     pub scrub: Scrub,
     /// Number of the control file's newest content, and of the one that is on disk.
@@ -162,12 +166,15 @@ struct Save {
 }
 
 impl Redo {
-    /// `control`: the content of the control file, if there is one.
-    pub fn new(node: NodeId, instance: u8, control: Option<&[u8]>, segment_bytes: u64) -> Redo {
+    pub fn new(node: NodeId, instance: u8, disk: &OnDisk) -> Redo {
         let mut found = RedoFound { instance: instance.into(), ..RedoFound::default() };
-        let mut of_log = Control::empty(LogId { cluster: 0, node, instance, kind: LogKind::Redo }, segment_bytes);
+        let mut of_log = Control::empty(LogId { cluster: 0, node, instance, kind: LogKind::Redo }, disk.segment_bytes);
+        of_log.next = of_log.next.max(disk.logs.next);
+        let control_file = disk.logs.layout.control_file(instance);
+        let control = disk.files.get(&control_file).map(Vec::as_slice);
         let mut state = State::Found;
         match control.map(Control::decode) {
+            _ if !disk.logs.damage.is_empty() => (found.exists, found.damage) = (true, disk.logs.damage.clone()),
             None => {}
             Some(Ok(control)) if (control.id.node, control.id.instance) == (node, instance) => {
                 found.exists = true;
@@ -192,6 +199,7 @@ impl Redo {
             checkpoints: Checkpoints::new(),
             scrub: Scrub::default(),
             control: of_log,
+            control_file,
             control_token: 0,
             control_written: 0,
             control_retry_at: None,
@@ -323,7 +331,7 @@ impl Redo {
     }
     pub fn put_control(&mut self, ctx: &mut Context<'_>) {
         self.control_token += 1;
-        ctx.write_file(Control::file_name(self.me.instance), self.control.encode(), true, self.control_token);
+        ctx.write_file(self.control_file.clone(), self.control.encode(), true, self.control_token);
     }
 
     /// Gives the disk what is to be written, as far as it takes it; then has it synced, if a checkpoint waits for that.

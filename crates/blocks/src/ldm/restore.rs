@@ -84,14 +84,14 @@ pub(super) struct Replay {
 }
 
 /// Checkpoints are read.
-struct Load {
+pub(super) struct Load {
     /// What is to be read after this, the newest last.
-    rest: Vec<Checkpoint>,
-    current: Checkpoint,
-    is_newest: bool,
+    pub rest: Vec<Checkpoint>,
+    pub current: Checkpoint,
+    pub is_newest: bool,
     fragments: BTreeMap<(TableId, PartitionId), Pages>,
     /// The page whose rows come now has not come before.
-    takes: bool,
+    pub takes: bool,
 }
 
 /// Of a fragment, as the newest checkpoint knows it.
@@ -115,17 +115,17 @@ pub(super) const CONTINUE_RESTORE: u8 = 5;
 
 impl Load {
     /// Reads this list from its newest on; `None`: there is none.
-    fn new(mut rest: Vec<Checkpoint>) -> Option<Load> {
+    pub fn new(mut rest: Vec<Checkpoint>) -> Option<Load> {
         let current = rest.pop()?;
         Some(Load { rest, current, is_newest: true, fragments: BTreeMap::new(), takes: false })
     }
-    fn on_fragment(&mut self, table: TableId, partition: PartitionId, count: u32) {
+    pub fn on_fragment(&mut self, table: TableId, partition: PartitionId, count: u32) {
         if self.is_newest {
             let seen = vec![0; count.div_ceil(64) as usize];
             self.fragments.insert((table, partition), Pages { count, seen });
         }
     }
-    fn on_page(&mut self, table: TableId, partition: PartitionId, page: u32) {
+    pub fn on_page(&mut self, table: TableId, partition: PartitionId, page: u32) {
         let pages = self.fragments.get_mut(&(table, partition)).filter(|pages| page < pages.count);
         self.takes = pages.is_some_and(|pages| {
             let (word, bit) = (&mut pages.seen[page as usize / 64], 1 << (page % 64));

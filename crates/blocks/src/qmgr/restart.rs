@@ -287,18 +287,14 @@ impl Membership {
         let holdings = self.holdings(candidates);
         let views = holdings.values().filter_map(|h| h.view.as_ref());
         let Some(newest) = views.max_by_key(|v| v.point()).cloned() else { return };
-        let reason = if newest.cluster != config.cluster {
-            format!("the data on disk is of cluster {:x}, the configuration of {:x}", newest.cluster, config.cluster)
-        } else if (newest.instances, newest.chains.len()) != (config.instances, config.partitions as usize) {
-            format!(
-                "the data on disk is in {} partitions of {} workers, the configuration says {} of {}",
-                newest.chains.len(),
-                newest.instances,
-                config.partitions,
-                config.instances
-            )
-        } else {
-            String::new()
+        // Each node has seen to it that its logs are of as many workers as it has (`ldm::reshape`).
+        let (config, reason) = match config.with_partitions(newest.chains.len() as u32) {
+            _ if newest.cluster != config.cluster => {
+                let (cluster, configured) = (newest.cluster, config.cluster);
+                (None, format!("the data on disk is of cluster {cluster:x}, the configuration of {configured:x}"))
+            }
+            Ok(config) => (Some(config), String::new()),
+            Err(reason) => (None, reason),
         };
         let abandoned = match &self.restart.abandoned {
             Some((point, nodes)) if *point == newest.point() => nodes.clone(),
@@ -337,7 +333,9 @@ impl Membership {
             candidates.iter().filter(|(n, _)| usable.contains(n)).map(|(n, c)| (*n, c.clone())).collect();
         let arbitrator = arbiter::first_choice(&self.managers.reached(ctx.now()));
         let lineage = self.incarnation.max(newest.lineage + 1);
-        let Some(first) = layout::first(config, &chosen, arbitrator, lineage) else { return };
+        let Some(first) = config.and_then(|config| layout::first(&config, &chosen, arbitrator, lineage)) else {
+            return;
+        };
         let view = View {
             generation: newest.generation + LINEAGE_STEP,
             silence_ms: newest.silence_ms,
@@ -347,6 +345,13 @@ impl Membership {
             speeds: newest.speeds,
             ..first
         };
+        if newest.instances != view.instances {
+            ctx.probe("qmgr: a system restart with another number of workers");
+            ctx.log(format_args!(
+                "data nodes have {} workers from now on, before {}",
+                view.instances, newest.instances
+            ));
+        }
         let others = names(&usable.iter().copied().collect::<Vec<_>>());
         ctx.log(format_args!("starts the cluster from the disks of {others}: epoch {}", order.restored));
         ctx.probe("qmgr: a system restart begins");

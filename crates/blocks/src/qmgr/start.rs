@@ -23,6 +23,9 @@ const REJOIN_PATIENCE_NS: u64 = 5000 * MS;
 /// What a starting node waits for is logged again after this.
 const STATE_AGAIN_NS: u64 = 10_000 * MS;
 
+/// A replica of a partition is at the same instance on every node, and speaks to that of the others.
+const SAME_WORKERS: &str = "all data nodes and management nodes of a cluster have the same number; to change it end the cluster (apus cluster stop) and start all of them with the new --workers";
+const OTHER_WORKERS: &str = "the node has another number of workers than the members of the cluster: start it with theirs; to change the number end the cluster (apus cluster stop) and start all data and management nodes with the new --workers";
 const FOUNDED_BEFORE: &str = "the cluster was founded before, and no member of it is here: this node founds no other. If no node holds the data any \
                               more, start the management nodes once with --found-again (end `apus dev` and start it again), and the data nodes \
                               found the cluster again, empty";
@@ -117,8 +120,12 @@ impl Membership {
         if !config.nodes.iter().any(|n| n.id == u32::from(self.me.0)) || !config.nodes.iter().all(|n| in_range(n.id)) {
             return Some("the configuration does not know this node, or has an impossible node id".to_owned());
         }
-        (config.instances != u32::from(self.instances))
-            .then(|| format!("this node has {} workers, the configuration says {}", self.instances, config.instances))
+        (config.instances != u32::from(self.instances)).then(|| {
+            format!(
+                "this node has {} workers, the configuration says {}: {SAME_WORKERS}",
+                self.instances, config.instances
+            )
+        })
     }
 
     /// Members with higher ids have dialled us; we dial them to go on with a link whose connection was lost. The configuration may not be
@@ -208,6 +215,10 @@ impl Membership {
         let restored = if is_ours { req.restored } else { 0 };
         let candidate = Candidate { incarnation: req.incarnation, address: req.address.clone(), restored };
         let Some(view) = &self.view else {
+            if req.instances != u32::from(self.instances) {
+                let text = format!("it has {} workers and this node {}: {SAME_WORKERS}", req.instances, self.instances);
+                return self.state(Some(from), &text, ctx);
+            }
             self.note_holding(from, req.incarnation, req.holding.clone());
             if !req.rejoins || req.holding.is_some() {
                 self.start.candidates.insert(from, (candidate, ctx.now()));
@@ -237,8 +248,10 @@ impl Membership {
         let configured = self.config.as_ref().is_none_or(|c| c.nodes.iter().any(|n| n.id == req.node));
         let refusal = if req.cluster != view.cluster {
             Some((ErrorCode::WrongCluster, "the node belongs to another cluster"))
-        } else if req.instances != view.instances || !configured {
-            Some((ErrorCode::NotSupported, "the node is not configured, or with another number of workers"))
+        } else if req.instances != view.instances {
+            Some((ErrorCode::NotSupported, OTHER_WORKERS))
+        } else if !configured {
+            Some((ErrorCode::NotSupported, "the node is not configured"))
         } else if self.config.is_none() {
             Some((ErrorCode::NodeStarting, "this member does not know the configuration yet"))
         } else if !self.has_all_links(&req, view) {

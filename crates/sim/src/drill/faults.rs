@@ -54,6 +54,8 @@ pub(super) enum Deed {
     Calm,
     /// The operator looks how far his rolling restart is.
     Roll,
+    /// Power fails again while the cluster starts.
+    DarkAgain,
 }
 
 /// A process that dies when it has passed a point.
@@ -183,6 +185,7 @@ impl<W: Workload> Drill<'_, W> {
                 *self.report.faults.entry(fault.kind()).or_insert(0) += 1;
                 self.inflict(fault);
             }
+            Deed::DarkAgain => self.go_dark_again(),
             Deed::Start(node) => self.start(node),
             Deed::Restart(node) => {
                 self.crash(node, false);

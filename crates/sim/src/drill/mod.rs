@@ -15,8 +15,10 @@ mod faults;
 mod operator;
 
 use std::{
+    cell::Cell,
     collections::{BTreeMap, BTreeSet},
     panic::{AssertUnwindSafe, catch_unwind},
+    rc::Rc,
 };
 
 use apus_blocks::{
@@ -25,12 +27,12 @@ use apus_blocks::{
     qmgr,
 };
 use apus_client::{Client, ClientConfig};
-use apus_kernel::{Block, Worker, WorkerConfig};
+use apus_kernel::{Block, Random, Worker, WorkerConfig};
 use apus_mgmt::{
     Management, Memory, MgmtConfig, cluster_config, default_partitions,
     kept::{self, Promise},
 };
-use apus_signal::{dict::Dictionary, view::NodeState};
+use apus_signal::{dict::Dictionary, mgmt::ClusterConfig, view::NodeState};
 use apus_storage::MemoryManager;
 use apus_types::NodeId;
 
@@ -39,9 +41,11 @@ use crate::{
     ActorId, Clock, Cluster, Kept, NativeClient, SimConfig, address,
     fault::{Ailment, Fault, Knob, Round, Then},
     promise::{gap_ns, goes_back_to_disks, is_all_dark, serves_on, touches_arbitrator},
+    reshape,
     settings::Settings,
 };
 
+const US: u64 = 1_000;
 const MS: u64 = 1_000_000;
 const NODE_MEMORY: u64 = 64 << 20;
 /// What the scrubber says when a file is not what was written.
@@ -223,6 +227,9 @@ struct Drill<'s, W> {
     ruin: Option<Ruin>,
     /// In this round all lose power: until it is over anybody may be down, or stop.
     is_dark: bool,
+    /// Workers of a data node's process that starts now, and what else becomes of them.
+    count: Rc<Cell<u8>>,
+    changes: Random,
     rolling: Option<operator::Rolling>,
     /// Nodes that a fault has killed and that stay down for now.
     down: BTreeSet<NodeId>,
@@ -231,18 +238,26 @@ struct Drill<'s, W> {
     report: Report,
 }
 
-fn build(settings: &Settings, kept: Kept) -> impl FnMut(&WorkerConfig, bool) -> Vec<Box<dyn Block>> + 'static {
+fn build(
+    settings: &Settings,
+    kept: Kept,
+    count: Rc<Cell<u8>>,
+) -> impl FnMut(&WorkerConfig, bool) -> Vec<Box<dyn Block>> + 'static {
     let s = settings.clone();
-    let (groups, replicas, workers) = (u32::from(s.groups), u32::from(s.replicas), u32::from(s.workers));
-    let partitions = default_partitions(groups, replicas, workers);
-    let mut config = cluster_config(s.seed | 1, groups, replicas, workers, partitions).expect("a cluster in range");
+    let (groups, replicas) = (u32::from(s.groups), u32::from(s.replicas));
+    let partitions = move |workers| default_partitions(groups, replicas, workers);
+    let workers = s.workers.into();
+    let mut config =
+        cluster_config(s.seed | 1, groups, replicas, workers, partitions(workers)).expect("a cluster in range");
     let mgmts = s.mgmt_nodes();
     config.mgmts = mgmts.iter().map(|n| u32::from(n.0)).collect();
     config.durability = u32::from(s.durable && !s.by_table);
     let mut memories: BTreeMap<NodeId, (u64, std::sync::Arc<MemoryManager>)> = BTreeMap::new();
     move |who, rejoins| {
         if who.node.may_arbitrate() {
-            let (cluster, incarnation) = (config.clone(), who.incarnation);
+            let instances = count.get().into();
+            let cluster = ClusterConfig { instances, partitions: partitions(instances), ..config.clone() };
+            let incarnation = who.incarnation;
             let files = kept.borrow();
             let bytes = files.get(&who.node).and_then(|found| found.files.get(kept::FILE));
             let promise = bytes.map(|bytes| Promise::from_bytes(bytes, who.node).expect("synced files are whole"));
@@ -276,6 +291,7 @@ fn build(settings: &Settings, kept: Kept) -> impl FnMut(&WorkerConfig, bool) -> 
             slices: Slices { rows: s.slice_rows, parts: Slices::default().rows as usize, pause_ns: s.slice_pause_ns },
             disk: s.durable.then(|| OnDisk {
                 files: kept_files(&kept, who.node),
+                logs: kept.borrow().get(&who.node).map(|found| found.logs.clone()).unwrap_or_default(),
                 segment_bytes: s.segment_bytes,
                 checkpoint_bytes: s.checkpoint_bytes,
                 scrub_ns: s.scrub_ns,
@@ -316,9 +332,10 @@ impl<W: Workload> Drill<'_, W> {
             ..SimConfig::new(&nodes)
         };
         let kept = Kept::clone(&config.kept);
+        let count = Rc::new(Cell::new(settings.workers));
         let mut drill = Drill {
             settings,
-            cluster: Cluster::with_rejoin(settings.seed, config, build(settings, kept)),
+            cluster: Cluster::with_rejoin(settings.seed, config, build(settings, kept, Rc::clone(&count))),
             workload,
             clients: Vec::new(),
             next_client: 0,
@@ -336,6 +353,8 @@ impl<W: Workload> Drill<'_, W> {
             ailing: BTreeSet::new(),
             ruin: None,
             is_dark: false,
+            count,
+            changes: Random::new(settings.change),
             rolling: None,
             down: BTreeSet::new(),
             stopped: BTreeMap::new(),
@@ -399,10 +418,10 @@ impl<W: Workload> Drill<'_, W> {
 
     fn workers(&self) -> impl Iterator<Item = &Worker> {
         let nodes = self.settings.data_nodes().into_iter();
-        nodes.flat_map(move |n| (0..=self.settings.workers).filter_map(move |w| self.cluster.worker(n, w)))
+        nodes.flat_map(move |n| (0..=self.count.get()).filter_map(move |w| self.cluster.worker(n, w)))
     }
     fn note_probes(&mut self, node: NodeId) {
-        for worker in 0..=self.settings.workers {
+        for worker in 0..=self.count.get() {
             for (name, count) in self.cluster.worker(node, worker).map(Worker::probes).into_iter().flatten() {
                 *self.report.probes.entry(*name).or_insert(0) += count;
             }
@@ -565,6 +584,33 @@ impl<W: Workload> Drill<'_, W> {
         }
         for (at, fault) in round.faults.iter().filter(|(at, _)| *at > round.end) {
             self.plan(at - round.end, Deed::Inflict(fault.clone()));
+        }
+        self.change_workers();
+    }
+    /// No data node runs. Its operator may start all of them with another number of workers, and the power may fail again meanwhile.
+    fn change_workers(&mut self) {
+        if self.settings.change == 0 || self.changes.one_in(4) {
+            return;
+        }
+        let (workers, deaths) = reshape::drawn(&mut self.changes, &self.settings.data_nodes());
+        if workers != self.count.get() {
+            *self.report.faults.entry("workers").or_insert(0) += 1;
+        }
+        self.count.set(workers);
+        self.cluster.set_workers(workers);
+        for (node, requests, with_machine) in deaths {
+            self.cluster.doom_start(node, requests, with_machine);
+        }
+        if self.changes.one_in(3) {
+            let after = US * (1 + self.changes.below(1_500_000));
+            self.plan(after, Deed::DarkAgain);
+        }
+    }
+    /// All machines lose power amid a start.
+    fn go_dark_again(&mut self) {
+        if self.is_dark {
+            self.nodes().into_iter().for_each(|node| self.crash(node, true));
+            self.change_workers();
         }
     }
     /// After faults that nobody promises to live through the cluster is whole and has all that it had, or is not whole, or all of it starts anew.

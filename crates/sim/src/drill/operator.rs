@@ -88,7 +88,16 @@ impl<W: Workload> Drill<'_, W> {
             }
             self.pass(MS)?;
         }
+        self.end_managers();
         Ok(())
+    }
+    /// With another number of workers the management nodes start anew, too.
+    fn end_managers(&mut self) {
+        let before = self.count.get();
+        self.change_workers();
+        if before != self.count.get() {
+            self.settings.arbitrators().into_iter().for_each(|node| self.crash(node, false));
+        }
     }
     /// `apus cluster resume --force`, if those that are left do not go on without those that are down.
     pub(super) fn force(&mut self, what: &str) -> Result<(), String> {

@@ -20,3 +20,4 @@ mod published;
 mod scrub;
 mod stuck;
 mod toy;
+mod workers;
