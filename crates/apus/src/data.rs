@@ -14,13 +14,15 @@ use apus_blocks::{
     ldm::{CHECKPOINT_BYTES, SCRUB_NS, Slices},
     qmgr::{Kept, SYNCED_VIEW_FILE, VIEW_FILE},
 };
-use apus_redo::SEGMENT_BYTES;
+use apus_redo::{SEGMENT_BYTES, Vault};
 use apus_runtime::{Bound, DataDir, DataNodeConfig, EXIT_STOPPED, Stop};
 use apus_storage::MemoryManager;
 use apus_types::NodeId;
+use apus_vault::DiskKeys;
 
 use crate::{
     ChildArgs,
+    disk_key::{self, DiskKeyArgs},
     secret::{KeyArgs, check_listen},
 };
 
@@ -61,6 +63,11 @@ pub struct DataArgs {
     /// Keep only the file of views in --data-dir: all data ends with the last process of the cluster
     #[arg(long, requires = "data_dir")]
     diskless: bool,
+    #[command(flatten)]
+    disk_key: DiskKeyArgs,
+    /// Write files in the clear from now on, though there is a --disk-key: it is for those that were encrypted before
+    #[arg(long)]
+    disk_decrypt: bool,
     /// Where crash reports go
     #[arg(long, default_value = ".")]
     dir: PathBuf,
@@ -116,8 +123,13 @@ pub fn run(args: DataArgs) -> Result<ExitCode, String> {
     };
     let mut bound = Bound::new(config).map_err(|e| e.to_string())?;
     let (mut kept, mut disk) = (None, None);
+    if args.data_dir.is_none() && args.disk_key.is_given() || args.disk_decrypt && !args.disk_key.is_given() {
+        return Err("--disk-key and --disk-key-command are for the files in --data-dir, and --disk-decrypt is for those that need one of them".to_owned());
+    }
+    let disk_keys = args.disk_key.load()?.map(|keys| DiskKeys::new(&keys, !args.disk_decrypt));
+    let vault = disk_keys.as_ref().map_or_else(Vault::default, DiskKeys::vault);
     if let Some(dir) = &args.data_dir {
-        let (files, found) = DataDir::open(dir).map_err(|e| e.to_string())?;
+        let (files, found) = DataDir::open(dir, vault.clone()).map_err(|e| e.to_string())?;
         let boot = apus_runtime::boot_id().map_err(|e| e.to_string())?;
         let content = |name: &str| found.get(name).map(Vec::as_slice);
         let read = Kept::read(content(VIEW_FILE), content(SYNCED_VIEW_FILE), node, boot);
@@ -131,7 +143,7 @@ pub fn run(args: DataArgs) -> Result<ExitCode, String> {
         bound = bound.with_files(files);
         let checkpoint_bytes = args.checkpoint_log << 20;
         let scrub_ns = (args.scrub_hours * SCRUB_NS as f64 / 24.0) as u64;
-        let on_disk = OnDisk { files: found, segment_bytes: SEGMENT_BYTES, checkpoint_bytes, scrub_ns };
+        let on_disk = OnDisk { files: found, vault, segment_bytes: SEGMENT_BYTES, checkpoint_bytes, scrub_ns };
         disk = (!args.diskless).then_some(on_disk);
         if let Some(Err(damage)) = disk.as_ref().map(OnDisk::dictionary_version) {
             apus_runtime::log_line(format!("{}: {damage}; this node cannot start from its disk", dir.display()));
@@ -157,7 +169,8 @@ pub fn run(args: DataArgs) -> Result<ExitCode, String> {
     };
     let running = bound.start(move |who| apus_blocks::build(who, &blocks)).map_err(|e| e.to_string())?;
     args.child.ready(address)?;
-    ended(running.wait_signals().map_err(|e| e.to_string())?)
+    let read_again = disk_keys.map(|keys| disk_key::follow(keys, args.disk_key, &running));
+    ended(running.wait_signals_and(read_again).map_err(|e| e.to_string())?)
 }
 
 /// Pause before a node that was removed starts again: the others are to have agreed on it.

@@ -270,7 +270,7 @@ impl Cluster {
             let mut blocks: Vec<Box<dyn Block>> = build(who, &config);
             blocks.retain(|b| !matches!(b.block_ref().block, BlockId::Ldm | BlockId::Tc));
             if keeps_dictionary {
-                let disk = OnDisk { files, segment_bytes: 1 << 20, checkpoint_bytes: 1 << 20, scrub_ns: 0 };
+                let disk = OnDisk { files, segment_bytes: 1 << 20, checkpoint_bytes: 1 << 20, ..OnDisk::default() };
                 blocks.retain(|b| b.block_ref().block != BlockId::Dict);
                 blocks.push(Box::new(Dictionary::new(&NodeConfig { disk: Some(disk), ..config })));
             }

@@ -16,6 +16,7 @@ use crate::{
     events::{End, Event, Queue},
     files::{DataRequest, HostDisk, Kept, Write},
     network::{Link, Party},
+    vaults::Vaults,
 };
 
 /// Nodes of a simulated cluster and the shape of its network.
@@ -51,6 +52,8 @@ pub struct SimConfig {
     pub has_disk: bool,
     /// What the processes found on their disks: for `build`.
     pub kept: Kept,
+    /// Keys of their files.
+    pub vaults: Vaults,
 }
 
 impl SimConfig {
@@ -75,6 +78,7 @@ impl SimConfig {
             disk: DiskConfig::default(),
             has_disk: true,
             kept: Kept::default(),
+            vaults: Vaults::default(),
         }
     }
 }
@@ -701,6 +705,7 @@ impl Cluster {
                 Request::Close { node: to } => self.close(End::Worker { node, worker }, to),
                 Request::Write { file, bytes, synced, token, asker } => {
                     self.hosts.get_mut(&node).into_iter().for_each(|host| host.writes += 1);
+                    let bytes = self.config.vaults.of(node, incarnation).seal_file(&file, bytes);
                     self.write_file(node, Write { file, bytes, synced, token, asker, worker, incarnation });
                 }
                 Request::Disk { file, op, token, asker } => {

@@ -4,6 +4,8 @@
 //! system has taken, and a write that was under way half done. If its machine dies with it, what was not synced may be lost, and the machine
 //! has another boot. What the disk holds when a process starts is in [`Kept`], for whoever makes its blocks.
 //!
+//! Small files are sealed and opened with the keys of [`crate::vaults`], as the runtime does it.
+//!
 //! Data files ([`apus_kernel::Context::disk`]) are on the same disk: their requests go to it as they come, many at a time. Of a process that dies
 //! the first requests of each file are done and the others not. The first sync of a file in a process syncs the names, too.
 
@@ -270,14 +272,21 @@ impl Cluster {
     pub fn is_restorable(&self, node: NodeId) -> bool {
         let is_control = |name: &str| name.starts_with("redo-") && name.ends_with(".ctl");
         let controls = self.disks.get(&node).map(|host| host.disk.contents(is_control)).unwrap_or_default();
-        let is_whole = |content: &Vec<u8>| Control::decode(content).is_ok_and(|control| control.complete.is_some());
-        !controls.is_empty() && controls.values().all(is_whole)
+        let vault = self.config.vaults.reader(node);
+        let is_whole = |(name, content): (&String, &Vec<u8>)| {
+            let opened = vault.open_file(name, content);
+            opened
+                .is_ok_and(|content| Control::decode(&content, &vault).is_ok_and(|control| control.complete.is_some()))
+        };
+        !controls.is_empty() && controls.iter().all(is_whole)
     }
 
     /// What a process finds that starts now.
     pub(crate) fn note_kept(&mut self, node: NodeId) {
         let is_whole = |name: &str| DataFile::parse(name).is_none() && !name.ends_with(".new");
-        let found = |host: &HostDisk| Found { boot: host.boot, files: host.disk.contents(is_whole) };
+        let vault = self.config.vaults.reader(node);
+        let opened = |files| vault.open_all(files).expect("a node has all keys that it had");
+        let found = |host: &HostDisk| Found { boot: host.boot, files: opened(host.disk.contents(is_whole)) };
         let found = self.disks.get(&node).map(found).unwrap_or_default();
         self.config.kept.borrow_mut().insert(node, found);
     }

@@ -15,6 +15,7 @@ use crate::{
     clock::RATE_PPM_MAX,
     fault::{Fault, Knob, Round, Schedule, Then, parse_time, time_name},
     promise,
+    vaults::Encryption,
     workload::Kind,
 };
 
@@ -119,6 +120,8 @@ pub struct Settings {
     pub checkpoint_bytes: u64,
     /// From one look at all files to the next; 0: never.
     pub scrub_ns: u64,
+    /// Which of their files are encrypted.
+    pub encryption: Encryption,
     pub schedule: Schedule,
 }
 
@@ -165,6 +168,7 @@ impl Settings {
             segment_bytes: 4 << 20,
             checkpoint_bytes: 1 << 20,
             scrub_ns: 0,
+            encryption: Encryption::Never,
             schedule: Schedule::default(),
         };
         if settings.workload == Kind::Bank && Random::new(seed ^ 0x6c_6172_6765).one_in(LARGE_ONE_IN) {
@@ -278,6 +282,11 @@ impl Settings {
             settings.checkpoint_bytes = [16 << 10, 64 << 10, 256 << 10, 1 << 20][checkpoints.below(4) as usize];
             settings.scrub_ns =
                 [0, 200 * MS, 1_000 * MS, 5_000 * MS][Random::new(seed ^ 0x7363_7262).below(4) as usize];
+            settings.encryption = match Random::new(seed ^ 0x656e_6372).below(4) {
+                0 => Encryption::Always,
+                1 => Encryption::Mixed,
+                _ => Encryption::Never,
+            };
             settings.segment_bytes = [1 << 20, 4 << 20][disks.below(2) as usize];
             for _ in 0..2 + disks.below(3) {
                 let rounds = match disks.below(5) {
@@ -406,6 +415,7 @@ impl Settings {
             ("segment", self.segment_bytes.to_string()),
             ("checkpoint", self.checkpoint_bytes.to_string()),
             ("scrub", time_name(self.scrub_ns)),
+            ("encrypt", (self.encryption as u8).to_string()),
         ]
     }
     /// What must be set to come from `other` to this, as [`Settings::set`] reads it; nothing about the schedule.
@@ -457,6 +467,9 @@ impl Settings {
                 "bytable" => self.by_table = number()? != 0,
                 "checkpoint" => self.checkpoint_bytes = small(1 << 40)?.max(4 << 10),
                 "scrub" => self.scrub_ns = parse_time(value)?,
+                "encrypt" => {
+                    self.encryption = [Encryption::Never, Encryption::Always, Encryption::Mixed][small(2)? as usize];
+                }
                 "segment" => self.segment_bytes = small(1 << 30)?.max(1 << 20),
                 _ => return Err(format!("`{name}` cannot be set")),
             }

@@ -259,7 +259,8 @@ fn schema(c: &mut Cluster, id: u16) -> dict::Dictionary {
 /// Transactions write rows of a table that is prepared, and a log keeps them. If the change is undone by a restart, the id is not given to another table.
 #[test]
 fn the_ids_of_tables_are_on_disk_before_they_are_made() {
-    let disk = OnDisk { files: BTreeMap::new(), segment_bytes: 1 << 20, checkpoint_bytes: 1 << 20, scrub_ns: 0 };
+    let disk =
+        OnDisk { files: BTreeMap::new(), segment_bytes: 1 << 20, checkpoint_bytes: 1 << 20, ..OnDisk::default() };
     let (node, incarnation) = (NodeId(1), 1);
     let config = NodeConfig { disk: Some(disk), ..node_config(node, incarnation) };
     let mut worker = Worker::new(WorkerConfig { node, worker: 0, instances: 1, control: false, incarnation, seed: 1 });

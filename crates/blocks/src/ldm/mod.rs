@@ -302,7 +302,7 @@ impl LocalDataManager {
     #[must_use]
     pub fn with_disk(mut self, disk: &OnDisk) -> LocalDataManager {
         let control = disk.files.get(&apus_redo::Control::file_name(self.me.instance)).map(Vec::as_slice);
-        let mut redo = redo::Redo::new(self.me.node, self.me.instance, control, disk.segment_bytes);
+        let mut redo = redo::Redo::new(self.me.node, self.me.instance, control, disk.segment_bytes, disk.vault.clone());
         redo.checkpoints.set_every(disk.checkpoint_bytes);
         redo.scrub.set_every(disk.scrub_ns);
         self.redo = Some(redo);

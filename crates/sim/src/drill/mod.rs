@@ -40,6 +40,7 @@ use crate::{
     fault::{Ailment, Fault, Knob, Round, Then},
     promise::{gap_ns, goes_back_to_disks, is_all_dark, serves_on, touches_arbitrator},
     settings::Settings,
+    vaults::Vaults,
 };
 
 const MS: u64 = 1_000_000;
@@ -231,7 +232,11 @@ struct Drill<'s, W> {
     report: Report,
 }
 
-fn build(settings: &Settings, kept: Kept) -> impl FnMut(&WorkerConfig, bool) -> Vec<Box<dyn Block>> + 'static {
+fn build(
+    settings: &Settings,
+    kept: Kept,
+    vaults: Vaults,
+) -> impl FnMut(&WorkerConfig, bool) -> Vec<Box<dyn Block>> + 'static {
     let s = settings.clone();
     let (groups, replicas, workers) = (u32::from(s.groups), u32::from(s.replicas), u32::from(s.workers));
     let partitions = default_partitions(groups, replicas, workers);
@@ -276,6 +281,7 @@ fn build(settings: &Settings, kept: Kept) -> impl FnMut(&WorkerConfig, bool) -> 
             slices: Slices { rows: s.slice_rows, parts: Slices::default().rows as usize, pause_ns: s.slice_pause_ns },
             disk: s.durable.then(|| OnDisk {
                 files: kept_files(&kept, who.node),
+                vault: vaults.of(who.node, who.incarnation),
                 segment_bytes: s.segment_bytes,
                 checkpoint_bytes: s.checkpoint_bytes,
                 scrub_ns: s.scrub_ns,
@@ -313,12 +319,13 @@ impl<W: Workload> Drill<'_, W> {
             row_permille: settings.row_permille,
             spent_max_ns: SPENT_MAX_NS,
             link_all: false,
+            vaults: Vaults::new(settings.seed, settings.encryption),
             ..SimConfig::new(&nodes)
         };
-        let kept = Kept::clone(&config.kept);
+        let (kept, vaults) = (Kept::clone(&config.kept), config.vaults.clone());
         let mut drill = Drill {
             settings,
-            cluster: Cluster::with_rejoin(settings.seed, config, build(settings, kept)),
+            cluster: Cluster::with_rejoin(settings.seed, config, build(settings, kept, vaults)),
             workload,
             clients: Vec::new(),
             next_client: 0,
