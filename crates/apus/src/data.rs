@@ -129,6 +129,7 @@ pub fn run(args: DataArgs) -> Result<ExitCode, String> {
     let disk_keys = args.disk_key.load()?.map(|keys| DiskKeys::new(&keys, !args.disk_decrypt));
     let vault = disk_keys.as_ref().map_or_else(Vault::default, DiskKeys::vault);
     if let Some(dir) = &args.data_dir {
+        args.disk_key.check_outside(dir)?;
         let (files, found) = DataDir::open(dir, vault.clone()).map_err(|e| e.to_string())?;
         let boot = apus_runtime::boot_id().map_err(|e| e.to_string())?;
         let content = |name: &str| found.get(name).map(Vec::as_slice);

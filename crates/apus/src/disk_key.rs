@@ -43,6 +43,21 @@ impl DiskKeyArgs {
         let file = self.disk_key.iter().map(|file| format!("--disk-key={}", file.display()));
         file.chain(self.disk_key_command.iter().map(|command| format!("--disk-key-command={command}")))
     }
+    /// Refuses a key that lies among the files that it opens.
+    ///
+    /// # Errors
+    /// The file is in `dir`.
+    pub fn check_outside(&self, dir: &Path) -> Result<(), String> {
+        let whole = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+        match &self.disk_key {
+            Some(file) if whole(file).starts_with(whole(dir)) => Err(format!(
+                "{} lies in {}, whose files it opens: keep it elsewhere, or it is copied and stolen with them",
+                file.display(),
+                dir.display()
+            )),
+            _ => Ok(()),
+        }
+    }
     /// `None`: none were given.
     ///
     /// # Errors
@@ -170,6 +185,8 @@ mod tests {
         assert!(refused("exit 3").contains("failed (exit status: 3)"));
         assert!(refused("echo hunter2").contains("no disk key"));
         assert!(refused("yes").contains("failed") || refused("yes").contains("more than"), "{}", refused("yes"));
+        assert!(args(Some(&path), None).check_outside(&dir).expect_err("it lies there").contains("elsewhere"));
+        assert_eq!(args(Some(&path), None).check_outside(&dir.join("data")), Ok(()));
         std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o640)).expect("own file");
         assert!(args(Some(&path), None).load().expect_err("others may").contains("chmod 600"));
         std::fs::remove_dir_all(&dir).expect("removed");

@@ -154,6 +154,7 @@ struct Heard {
     stuck: String,
     slow: String,
     progress: String,
+    encrypts: bool,
     durable: bool,
     /// Of its view.
     point: (u64, u64),
@@ -249,10 +250,10 @@ impl Management {
         node.address = rep.address;
         node.member = rep.generation > 0;
         let point = view.as_ref().map_or((0, 0), View::point);
-        let RegisterRep { incarnation, uptime_ms, frozen, side, reaches, stuck, slow, progress, durable, .. } = rep;
+        let RegisterRep { incarnation, uptime_ms, frozen, side, reaches, stuck, slow, progress, durable, encrypts, .. } = rep;
         self.heard.insert(
             from.node,
-            Heard { at: now, incarnation, uptime_ms, frozen, side, reaches, stuck, slow, progress, durable, point },
+            Heard { at: now, incarnation, uptime_ms, frozen, side, reaches, stuck, slow, progress, durable, encrypts, point },
         );
         self.arbitrator.registered(rep.node, rep.incarnation);
         if let Some(cluster) = view.as_ref().map(|v| v.cluster).filter(|_| self.may_adopt) {
@@ -455,6 +456,7 @@ impl Management {
                 stuck: heard.map_or_else(String::new, |h| h.stuck.clone()),
                 slow: heard.map_or_else(String::new, |h| h.slow.clone()),
                 progress: heard.map_or_else(String::new, |h| h.progress.clone()),
+                encrypts: heard.is_some_and(|h| h.encrypts),
             }
         };
         StatusConf {

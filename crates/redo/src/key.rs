@@ -19,8 +19,9 @@ use apus_signal::{DecodeError, Reader, codec::Put};
 /// Of AES-256-GCM.
 pub const KEY_BYTES: usize = 32;
 pub const TAG_BYTES: usize = 16;
-/// A nonce, the key, a tag.
-pub const WRAPPED_BYTES: usize = 12 + KEY_BYTES + TAG_BYTES;
+/// What tells this wrapping from all others, the key, a tag.
+pub const WRAPPED_BYTES: usize = SALT_BYTES + KEY_BYTES + TAG_BYTES;
+pub const SALT_BYTES: usize = 32;
 
 /// A key of a file as it lies on the disk.
 #[derive(Clone, PartialEq, Eq, Debug)]

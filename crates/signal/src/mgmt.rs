@@ -176,6 +176,9 @@ pub struct RegisterRep {
     /// Of a node that starts or is being filled: how far it is, for people.
     #[prost(string, tag = "23")]
     pub progress: String,
+    /// Its files are encrypted, but for those that wait for a checkpoint of everything.
+    #[prost(bool, tag = "24")]
+    pub encrypts: bool,
 }
 
 /// One data node as the management node sees it.
@@ -226,6 +229,9 @@ pub struct NodeSummary {
     /// See [`RegisterRep::progress`].
     #[prost(string, tag = "25")]
     pub progress: String,
+    /// See [`RegisterRep::encrypts`].
+    #[prost(bool, tag = "26")]
+    pub encrypts: bool,
 }
 
 /// `StatusConf`.

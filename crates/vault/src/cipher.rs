@@ -2,16 +2,18 @@
 
 use std::sync::Arc;
 
-use apus_redo::key::{FileCipher, KEY_BYTES, TAG_BYTES, Wrapped};
+use apus_redo::key::{FileCipher, KEY_BYTES, SALT_BYTES, TAG_BYTES, Wrapped};
 use aws_lc_rs::{
     aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey},
     digest::{Context, SHA256},
-    rand,
+    hmac, rand,
 };
 
 use crate::Inner;
 
 pub const NONCE_BYTES: usize = 12;
+/// Of a key that seals one text.
+pub const ONCE: [u8; NONCE_BYTES] = [0; NONCE_BYTES];
 
 /// Fills with what the operating system has.
 ///
@@ -27,6 +29,14 @@ pub fn digest(parts: &[&[u8]]) -> u64 {
     parts.iter().for_each(|part| context.update(part));
     let digest = context.finish();
     u64::from_be_bytes(digest.as_ref().first_chunk().copied().unwrap_or_default())
+}
+
+/// A key for one wrapping.
+pub fn derived(master: &[u8; KEY_BYTES], salt: &[u8; SALT_BYTES]) -> Aes {
+    let mut text = b"apus wrap".to_vec();
+    text.extend_from_slice(salt);
+    let tag = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, master), &text);
+    Aes::new(tag.as_ref().first_chunk().expect("SHA-256 has 32 bytes"))
 }
 
 pub struct Aes(LessSafeKey);

@@ -9,8 +9,10 @@
 //!
 //! The newest key wraps; all of them unwrap. They can be replaced while files are open ([`DiskKeys::renew`]): files' keys do not change with them, only what they are wrapped in.
 //!
-//! **Limits**: [`KEYS_MAX`]. A nonce of a wrapped key is random, 96 bits: one master key wraps 2^32 times before the odds of a repeated nonce exceed 2^-32; a node that wrote a small file
-//! each second would take a century.
+//! **Wrapping.** A file's key is sealed under a key that is made of the master key and 32 random bytes by HMAC-SHA-256, for this once; so however many keys all nodes of a cluster wrap under one
+//! master key, no nonce repeats.
+//!
+//! **Limits**: [`KEYS_MAX`].
 
 mod cipher;
 mod text;
@@ -22,10 +24,10 @@ use std::{
 
 use apus_redo::{
     Vault,
-    key::{FileKey, KEY_BYTES, KeyKeeper, NoKey, WRAPPED_BYTES, Wrapped},
+    key::{FileKey, KEY_BYTES, KeyKeeper, NoKey, SALT_BYTES, WRAPPED_BYTES, Wrapped},
 };
 
-use self::cipher::{Aes, NONCE_BYTES};
+use self::cipher::ONCE;
 pub use self::{
     cipher::Cipher,
     text::{KEYS_MAX, add_key, parse},
@@ -51,7 +53,7 @@ pub(crate) struct Inner {
 
 struct Master {
     id: u64,
-    cipher: Aes,
+    key: MasterKey,
 }
 
 /// What people know a master key by; it tells nothing of the key.
@@ -102,15 +104,16 @@ impl Inner {
     }
     /// Under the newest master key.
     pub(crate) fn wrap(&self, key: &[u8; KEY_BYTES]) -> Wrapped {
-        let (mut nonce, mut secret) = ([0; NONCE_BYTES], *key);
-        (self.entropy)(&mut nonce);
+        let (mut salt, mut secret) = ([0; SALT_BYTES], *key);
+        (self.entropy)(&mut salt);
         let (master, tag) = self.with_masters(|masters| {
-            (masters[0].id, masters[0].cipher.seal(&nonce, &context(masters[0].id), &mut secret))
+            let Master { id, key } = &masters[0];
+            (*id, cipher::derived(key, &salt).seal(&ONCE, &context(*id), &mut secret))
         });
         let mut bytes = [0; WRAPPED_BYTES];
-        bytes[..NONCE_BYTES].copy_from_slice(&nonce);
-        bytes[NONCE_BYTES..NONCE_BYTES + KEY_BYTES].copy_from_slice(&secret);
-        bytes[NONCE_BYTES + KEY_BYTES..].copy_from_slice(&tag);
+        bytes[..SALT_BYTES].copy_from_slice(&salt);
+        bytes[SALT_BYTES..SALT_BYTES + KEY_BYTES].copy_from_slice(&secret);
+        bytes[SALT_BYTES + KEY_BYTES..].copy_from_slice(&tag);
         Wrapped { master, bytes }
     }
 }
@@ -124,7 +127,7 @@ fn context(master: u64) -> [u8; 24] {
 
 impl Master {
     fn new(key: &MasterKey) -> Master {
-        Master { id: key_id(key), cipher: Aes::new(key) }
+        Master { id: key_id(key), key: *key }
     }
 }
 
@@ -152,11 +155,11 @@ impl KeyKeeper for DiskKeys {
     }
     fn unwrap(&self, wrapped: &Wrapped) -> Result<FileKey, NoKey> {
         let Wrapped { master, bytes } = wrapped;
-        let (nonce, rest) = bytes.split_first_chunk::<NONCE_BYTES>().ok_or(NoKey::Wrong)?;
+        let (salt, rest) = bytes.split_first_chunk::<SALT_BYTES>().ok_or(NoKey::Wrong)?;
         let (secret, tag) = rest.split_last_chunk().ok_or(NoKey::Wrong)?;
         let opened = self.0.with_masters(|masters| {
             let found = masters.iter().find(|known| known.id == *master).ok_or(NoKey::Unknown(*master))?;
-            found.cipher.open(nonce, &context(*master), secret, tag).ok_or(NoKey::Wrong)
+            cipher::derived(&found.key, salt).open(&ONCE, &context(*master), secret, tag).ok_or(NoKey::Wrong)
         })?;
         let key = <[u8; KEY_BYTES]>::try_from(opened).map_err(|_| NoKey::Wrong)?;
         Ok(FileKey(Arc::new(Cipher::new(key, Some(self.0.clone())))))

@@ -153,6 +153,7 @@ pub fn run(args: DevArgs) -> Result<ExitCode, String> {
     for signal in [SIGINT, SIGTERM] {
         signal_hook::flag::register(signal, stop.clone()).map_err(|e| format!("cannot handle signals: {e}"))?;
     }
+    args.dir.iter().try_for_each(|dir| args.disk_key.check_outside(dir))?;
     let dir = Directory::create(args.keep.clone(), args.dir.clone())?;
     if args.dir.is_some() && found.is_none() {
         shape.write(&dir.path)?;

@@ -669,6 +669,7 @@ impl Membership {
             reaches: self.managers.reached(now).iter().map(|m| m.node).collect(),
             durable: self.restart.has_disk,
             progress: self.progress(now),
+            encrypts: self.restart.encrypts,
         };
         self.tell_managers(Kind::RegisterRep, &rep, ctx);
         if self.freeze.is_frozen() {
