@@ -250,10 +250,25 @@ impl Management {
         node.address = rep.address;
         node.member = rep.generation > 0;
         let point = view.as_ref().map_or((0, 0), View::point);
-        let RegisterRep { incarnation, uptime_ms, frozen, side, reaches, stuck, slow, progress, durable, encrypts, .. } = rep;
+        let RegisterRep {
+            incarnation, uptime_ms, frozen, side, reaches, stuck, slow, progress, durable, encrypts, ..
+        } = rep;
         self.heard.insert(
             from.node,
-            Heard { at: now, incarnation, uptime_ms, frozen, side, reaches, stuck, slow, progress, durable, encrypts, point },
+            Heard {
+                at: now,
+                incarnation,
+                uptime_ms,
+                frozen,
+                side,
+                reaches,
+                stuck,
+                slow,
+                progress,
+                durable,
+                encrypts,
+                point,
+            },
         );
         self.arbitrator.registered(rep.node, rep.incarnation);
         if let Some(cluster) = view.as_ref().map(|v| v.cluster).filter(|_| self.may_adopt) {
