@@ -1,6 +1,6 @@
 //! The keys that files are encrypted with: AES-256-GCM by aws-lc, master keys and the text in which an operator keeps them.
 //!
-//! The form of what is encrypted is `apus-redo`'s; this crate is the only one that knows a cipher. It stands beside the core, which knows neither.
+//! The form of what is encrypted is `apus-redo`'s; this crate is the only one that knows the cipher. It stands beside the core, in whose tree it is not.
 //!
 //! ```text
 //! text = lines, the newest key first:  apus-disk-key 0123... (64 hexadecimal digits)     others that begin with # are for people
