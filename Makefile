@@ -51,6 +51,7 @@ fuzz:
 	@APUS_FUZZ_INPUTS=$(INPUTS) cargo test --release -p apus-auth --test handshake garbage
 	@APUS_FUZZ_INPUTS=$(INPUTS) cargo test --release -p apus-signal --test fuzz
 	@APUS_FUZZ_INPUTS=$(INPUTS) cargo test --release -p apus-redo --test fuzz
+	@APUS_FUZZ_INPUTS=$(INPUTS) cargo test --release -p apus-vault --test fuzz
 	@APUS_FUZZ_INPUTS=$(INPUTS) cargo test --release -p apus-sql --lib not_panicked_on
 
 fmt:

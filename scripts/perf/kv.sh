@@ -2,6 +2,7 @@
 # `apus bench kv`: operations per second, then instructions per operation (callgrind) in the data nodes and in the client.
 #
 #   scripts/perf/kv.sh [OPS]       OPS: operations of the smaller callgrind run (20000)
+#   LOG=on scripts/perf/kv.sh      data nodes write logs; LOG=encrypted: encrypted ones
 #
 # Instructions come from pairs of runs with OPS and 2 x OPS keys: the difference divided by OPS leaves start and end out. What
 # the nodes do by the clock (epochs, heartbeats) stays in, so small figures carry a few percent of it. Writes go to two
@@ -18,7 +19,7 @@ total() { awk '/^(summary|totals):/ { n = $2 } END { print n + 0 }' "$@"; }
 start() { # REPLICAS PREFIX...: a cluster whose data nodes run under the prefix; sets mgmt and data_pids
     local replicas="$1"
     shift
-    rm -f "$dir"/*.ready
+    rm -rf "$dir"/*.ready "$dir"/files-*
     "$apus" mgmt --groups=1 --replicas="$replicas" --dir="$dir" --ready-file="$dir/mgmt.ready" >"$dir/mgmt.log" 2>&1 &
     pids=($!)
     await "$dir/mgmt.ready" "$!"
@@ -26,7 +27,10 @@ start() { # REPLICAS PREFIX...: a cluster whose data nodes run under the prefix;
     data_pids=()
     local node
     for node in $(seq "$replicas"); do
-        "$@" "$apus" data --node="$node" --mgmt="$mgmt" --memory=2048 --dir="$dir" --ready-file="$dir/data-$node.ready" \
+        local log=()
+        [ "${LOG:-off}" = off ] || log+=(--data-dir="$dir/files-$node")
+        [ "${LOG:-off}" != encrypted ] || log+=(--disk-key="$dir/disk.key")
+        "$@" "$apus" data --node="$node" --mgmt="$mgmt" --memory=2048 --dir="$dir" --ready-file="$dir/data-$node.ready" "${log[@]}" \
             >"$dir/data-$node.log" 2>&1 &
         data_pids+=($!)
     done
@@ -65,6 +69,7 @@ client_instructions() { # PHASES OPS
 }
 per_op() { echo $((($2 - $1) / ops)); }
 
+[ "${LOG:-off}" != encrypted ] || "$apus" secret disk-key "$dir/disk.key" >/dev/null
 echo "## operations per second"
 echo
 start 2 env

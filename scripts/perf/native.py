@@ -17,7 +17,9 @@ from lib.cluster import Cluster
 from lib.harness import BINARY, check, run
 
 MODES = ["off", "replicated", "disk"]
-SHOWN = {"off": "log off", "replicated": "log on, class replicated", "disk": "log on, class disk"}
+# Also, where it is asked for: as `replicated`, with encrypted files.
+ENCRYPTED = "encrypted"
+SHOWN = {"off": "log off", "replicated": "log on, class replicated", "disk": "log on, class disk", ENCRYPTED: "encrypted, class replicated"}
 NUMBER = r"([\d,.]+)"
 PHASE = re.compile(rf"^(\w+) +{NUMBER} operations/s, .* batch latency p50 {NUMBER} p99 {NUMBER} .*; {NUMBER} operations in {NUMBER} s, ", re.M)
 GIB = 1 << 30
@@ -66,10 +68,13 @@ def cluster(scenario, mode, name, **options):
     directory = scenario.directory / f"{name}.d"
     if mode != "off":
         options["dir"] = directory
+    if mode == ENCRYPTED:
+        options["disk_key"] = scenario.directory / f"{name}.key"
+        run([BINARY, "secret", "disk-key", options["disk_key"]])
     try:
         with Cluster(scenario, name=name, **options) as started:
             if mode != "off":
-                started.apus("cluster", "set", f"durability={mode}")
+                started.apus("cluster", "set", f"durability={'disk' if mode == 'disk' else 'replicated'}")
             yield started
     finally:
         shutil.rmtree(directory, ignore_errors=True)

@@ -10,6 +10,7 @@ use apus_mgmt::{
     Management, MgmtConfig,
     kept::{self, Promise},
 };
+use apus_redo::Vault;
 use apus_runtime::{ArbitratorConfig, Bound, DataDir, Stop};
 use apus_types::NodeId;
 
@@ -47,7 +48,7 @@ pub fn start(args: &ArbitratorArgs, mgmt: &[String]) -> Result<(), String> {
     };
     let node = NodeId(NodeId::ARBITRATOR_BASE + args.node);
     let node_secret = crate::secret::load(SecretKind::Node, secret)?;
-    let (files, found) = DataDir::open(dir).map_err(|e| e.to_string())?;
+    let (files, found) = DataDir::open(dir, Vault::default()).map_err(|e| e.to_string())?;
     let promise = match found.get(kept::FILE).map(|bytes| Promise::from_bytes(bytes, node)).transpose() {
         Ok(promise) => promise,
         // It serves statements as before: its promises have nothing to do with them.

@@ -20,13 +20,15 @@ use apus_blocks::{
     qmgr::{Kept, SYNCED_VIEW_FILE, VIEW_FILE},
 };
 use apus_kernel::{Directory, limits::FILE_BYTES_MAX};
-use apus_redo::SEGMENT_BYTES;
+use apus_redo::{OVERHEAD_BYTES, SEGMENT_BYTES, Vault};
 use apus_runtime::{Bound, DataDir, DataNodeConfig, EXIT_STOPPED, Stop};
 use apus_storage::{MemoryManager, REGIONS, Region};
 use apus_types::NodeId;
+use apus_vault::DiskKeys;
 
 use crate::{
     ChildArgs,
+    disk_key::{self, DiskKeyArgs},
     secret::{KeyArgs, check_listen},
 };
 
@@ -72,6 +74,11 @@ pub struct DataArgs {
     /// Keep only the file of views in --data-dir: all data ends with the last process of the cluster
     #[arg(long, requires = "data_dir")]
     diskless: bool,
+    #[command(flatten)]
+    disk_key: DiskKeyArgs,
+    /// Write files in the clear from now on, though there is a --disk-key: it is for those that were encrypted before
+    #[arg(long)]
+    disk_decrypt: bool,
     /// Where crash reports go
     #[arg(long, default_value = ".")]
     dir: PathBuf,
@@ -162,8 +169,14 @@ pub fn run(args: DataArgs) -> Result<ExitCode, String> {
     };
     let mut bound = Bound::new(config).map_err(|e| e.to_string())?;
     let (mut kept, mut disk) = (None, None);
+    if args.data_dir.is_none() && args.disk_key.is_given() || args.disk_decrypt && !args.disk_key.is_given() {
+        return Err("--disk-key and --disk-key-command are for the files in --data-dir, and --disk-decrypt is for those that need one of them".to_owned());
+    }
+    let disk_keys = args.disk_key.load()?.map(|keys| DiskKeys::new(&keys, !args.disk_decrypt));
+    let vault = disk_keys.as_ref().map_or_else(Vault::default, DiskKeys::vault);
     if let Some(dir) = &args.data_dir {
-        let (mut files, mut found) = DataDir::open(dir).map_err(|e| e.to_string())?;
+        args.disk_key.check_outside(dir)?;
+        let (mut files, mut found) = DataDir::open(dir, vault.clone()).map_err(|e| e.to_string())?;
         let boot = apus_runtime::boot_id().map_err(|e| e.to_string())?;
         let content = |name: &str| found.get(name).map(Vec::as_slice);
         let read = Kept::read(content(VIEW_FILE), content(SYNCED_VIEW_FILE), node, boot);
@@ -176,13 +189,13 @@ pub fn run(args: DataArgs) -> Result<ExitCode, String> {
         let logs = if args.diskless {
             Logs::default()
         } else {
-            open_logs(&mut files, &mut found, &read, node, args.workers, dir)?
+            open_logs(&mut files, &vault, &mut found, &read, node, args.workers, dir)?
         };
         kept = Some(read);
         bound = bound.with_files(files);
         let checkpoint_bytes = args.checkpoint_log << 20;
         let scrub_ns = (args.scrub_hours * SCRUB_NS as f64 / 24.0) as u64;
-        let on_disk = OnDisk { files: found, logs, segment_bytes: SEGMENT_BYTES, checkpoint_bytes, scrub_ns };
+        let on_disk = OnDisk { files: found, logs, vault, segment_bytes: SEGMENT_BYTES, checkpoint_bytes, scrub_ns };
         disk = (!args.diskless).then_some(on_disk);
         if let Some(Err(damage)) = disk.as_ref().map(OnDisk::dictionary_version) {
             apus_runtime::log_line(format!("{}: {damage}; this node cannot start from its disk", dir.display()));
@@ -208,12 +221,14 @@ pub fn run(args: DataArgs) -> Result<ExitCode, String> {
     };
     let running = bound.start(move |who| apus_blocks::build(who, &blocks)).map_err(|e| e.to_string())?;
     args.child.ready(address)?;
-    ended(running.wait_signals().map_err(|e| e.to_string())?)
+    let read_again = disk_keys.map(|keys| disk_key::follow(keys, args.disk_key, &running));
+    ended(running.wait_signals_and(read_again).map_err(|e| e.to_string())?)
 }
 
 /// The logs in its directory, written anew if they were of another number of workers.
 fn open_logs(
     files: &mut DataDir,
+    vault: &Vault,
     found: &mut BTreeMap<String, Vec<u8>>,
     kept: &Kept,
     node: NodeId,
@@ -222,12 +237,18 @@ fn open_logs(
 ) -> Result<Logs, String> {
     let known = kept.newest.as_ref().map_or(0, |view| view.instances as u8);
     let mut say = |text: String| apus_runtime::log_line(format!("{}: {text}", dir.display()));
-    let logs = reshape::open(files, node, workers, known, &mut say).map_err(|e| format!("{}: {e}", dir.display()))?;
+    let logs =
+        reshape::open(files, vault, node, workers, known, &mut say).map_err(|e| format!("{}: {e}", dir.display()))?;
     for instance in 0..workers {
         let name = logs.layout.control_file(instance);
-        match files.read(&name, 0, FILE_BYTES_MAX as u32).map_err(|e| format!("{}: {e}", dir.display()))? {
+        let content = files.read(&name, 0, (FILE_BYTES_MAX + OVERHEAD_BYTES) as u32);
+        match content.map_err(|e| format!("{}: {e}", dir.display()))? {
             content if content.is_empty() => found.remove(&name),
-            content => found.insert(name, content),
+            // What is damaged stays as it is: whoever reads it says so.
+            content => {
+                let opened = vault.open_file(&name, &content).unwrap_or(content);
+                found.insert(name, opened)
+            }
         };
     }
     Ok(logs)

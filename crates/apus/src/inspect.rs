@@ -1,7 +1,8 @@
 //! `apus inspect`: prints any file that Apus writes, without a cluster, and says what is wrong with it.
 //!
 //! A file is known by its content, and by its name where the content does not tell. A segment of a redo log is judged with the control file that
-//! lies beside it, which says whose log it is, and with the segment that the log goes on in; a checkpoint with the one of its log, which says how long it is.
+//! lies beside it, which says whose log it is, and with the segment that the log goes on in; a checkpoint with the one of its log, which says how long it is. That file has their keys,
+//! too, if they are encrypted. Without the disk key that opens it, all that is said is which one it takes.
 
 use std::{
     fmt::Write as _,
@@ -14,13 +15,19 @@ use std::{
 use apus_blocks::{dict::DICTIONARY_MAGIC, qmgr::Acceptor};
 use apus_kernel::{DataFile, DataFileKind};
 use apus_mgmt::kept::Promise;
-use apus_redo::{BLOCK_ALIGN, Checkpoint, Control, Entry, Layout, Reader, Step};
+use apus_redo::{
+    BLOCK_ALIGN, Checkpoint, Closed, Control, Entry, Layout, Reader, Step, Unread, Vault,
+    key::{FileKey, Keys},
+    key_name, sealed_under,
+};
 use apus_signal::{
     DecodeError, Reader as Bytes, copy::CopiedRow, dict::Dictionary, file::unseal, ldm::PreparedRow, qmgr::Incarnation,
     view::View,
 };
 use apus_types::{Chain, Epoch, NodeId, TableId};
 use prost::Message;
+
+use crate::disk_key::DiskKeyArgs;
 
 #[derive(clap::Args)]
 pub struct InspectArgs {
@@ -33,6 +40,8 @@ pub struct InspectArgs {
     /// One line per file: what it is and whether it is whole
     #[arg(long, conflicts_with = "rows")]
     brief: bool,
+    #[command(flatten)]
+    disk_key: DiskKeyArgs,
 }
 
 /// Prints the files; fails if one of them is not as it was written.
@@ -41,13 +50,15 @@ pub struct InspectArgs {
 /// A file cannot be read.
 pub fn run(args: &InspectArgs) -> Result<ExitCode, String> {
     let mut out = io::BufWriter::new(io::stdout().lock());
-    let mut is_whole = true;
+    let (mut is_whole, vault) = (true, args.disk_key.vault()?);
     for path in &args.files {
         let bytes = read(path)?;
-        let mut report = Report { text: String::new(), rows: args.rows, is_brief: args.brief };
+        let (rows, is_brief, vault) = (args.rows, args.brief, vault.clone());
+        let mut report = Report { text: String::new(), rows, is_brief, vault, is_closed: false };
         let judged = judge(path, &bytes, &mut report);
         is_whole &= judged.is_ok();
-        let verdict = judged.unwrap_or_else(|what| format!("DAMAGED: {what}"));
+        let failed = if report.is_closed { "NOT READ" } else { "DAMAGED" };
+        let verdict = judged.unwrap_or_else(|what| format!("{failed}: {what}"));
         let printed = writeln!(out, "{}{}: {verdict}", report.text, path.display());
         if printed.and_then(|()| out.flush()).is_err() {
             break; // whoever reads has seen enough
@@ -64,9 +75,30 @@ struct Report {
     text: String,
     rows: bool,
     is_brief: bool,
+    vault: Vault,
+    /// A key is missing: nothing can be said of what is in it.
+    is_closed: bool,
 }
 
 impl Report {
+    /// What is in a file that may be encrypted.
+    fn open(&mut self, name: &str, bytes: &[u8]) -> Result<Vec<u8>, String> {
+        if let Some(master) = sealed_under(bytes) {
+            self.line(format_args!("encrypted, its key is under disk key {}", key_name(master)));
+        }
+        self.vault.open_file(name, bytes).map_err(|closed| {
+            self.is_closed = matches!(closed, Closed::NoKey(_));
+            if self.is_closed { format!("it {closed}: give --disk-key") } else { format!("it {closed}") }
+        })
+    }
+    fn control(&mut self, name: &str, bytes: &[u8]) -> Result<Control, String> {
+        let bytes = self.open(name, bytes)?;
+        Control::decode(&bytes, &self.vault).map_err(|why| {
+            self.is_closed = matches!(why, Unread::NoKey(_));
+            format!("it {why}")
+        })
+    }
+
     fn line(&mut self, line: std::fmt::Arguments<'_>) {
         if !self.is_brief {
             let _ = writeln!(self.text, "{line}");
@@ -83,23 +115,18 @@ fn judge(path: &Path, bytes: &[u8], report: &mut Report) -> Result<String, Strin
         None => {}
     }
     let kind: &[u8] = match name.as_str() {
-        "view" => b"APUSVIW",
+        "view" | "view-synced" => b"APUSVIW",
         "arbitrator" => b"APUSARB",
         "dictionary" => b"APUSDIC",
         _ if name.starts_with("redo-") && name.ends_with(".ctl") => b"APUSRDC",
         _ => bytes.get(..7).unwrap_or_default(),
     };
+    if kind == b"APUSRDC" {
+        return report.control(&name, bytes).map(|c| judged(path, &name, &c, report));
+    }
+    let bytes = &*report.open(&name, bytes)?;
+    let kind = if kind == b"APUSENC" { bytes.get(..7).unwrap_or_default() } else { kind };
     match kind {
-        b"APUSRDC" => {
-            let text = Control::decode(bytes).map(|c| control(&c, report)).map_err(|what| format!("it {what}"))?;
-            let layout = Layout::parse(&name).map(|(layout, _)| layout);
-            Ok(match layout_beside(path).filter(|counts| layout.is_some_and(|of| of.change != counts.change)) {
-                Some(Layout { workers, .. }) => {
-                    format!("{text}, but nothing in it counts: the logs of {workers} workers do")
-                }
-                None => text,
-            })
-        }
         b"APUSVIW" => message(*b"APUSVIW1", bytes).map(|acceptor| view_file(&acceptor, report)),
         b"APUSARB" => message(*b"APUSARB1", bytes).map(|promise| arbitrator(&promise, report)),
         b"APUSDIC" => message(DICTIONARY_MAGIC, bytes).map(|dictionary| tables(&dictionary, report)),
@@ -144,6 +171,11 @@ fn control(control: &Control, report: &mut Report) -> String {
     }
     let void = list(&control.void, |(from, to)| format!("{} up to below {}", from.0, to.0));
     report.line(format_args!("epochs that were given up: {void}"));
+    for file in control.segments.iter().copied().chain(control.checkpoints.iter().map(|c| c.file)) {
+        if control.keys.only(file) != Keys::default() {
+            report.line(format_args!("file {file}{}", encrypted(control, file)));
+        }
+    }
     format!("control file of {}, {} segments; whole", log_name(control), control.segments.len())
 }
 
@@ -155,15 +187,44 @@ fn layout_beside(path: &Path) -> Option<Layout> {
     Layout::current(names.iter().map(String::as_str), 0)
 }
 
-fn control_beside(path: &Path, file: DataFile) -> Result<Control, String> {
-    let beside = path.with_file_name(layout_beside(path).unwrap_or_default().control_file(file.instance));
+/// What is said of a control file that is whole.
+fn judged(path: &Path, name: &str, read: &Control, report: &mut Report) -> String {
+    let text = control(read, report);
+    let layout = Layout::parse(name).map(|(layout, _)| layout);
+    match layout_beside(path).filter(|counts| layout.is_some_and(|of| of.change != counts.change)) {
+        Some(Layout { workers, .. }) => format!("{text}, but nothing in it counts: the logs of {workers} workers do"),
+        None => text,
+    }
+}
+
+fn control_beside(path: &Path, file: DataFile, report: &mut Report) -> Result<Control, String> {
+    let name = layout_beside(path).unwrap_or_default().control_file(file.instance);
+    let beside = path.with_file_name(&name);
     let content = read(&beside).map_err(|e| format!("nothing can be said of it without its control file: {e}"))?;
-    Control::decode(&content).map_err(|what| format!("its control file {} {what}", beside.display()))
+    let mark = report.text.len();
+    let control =
+        report.control(&name, &content).map_err(|what| format!("of its control file {}: {what}", beside.display()));
+    report.text.truncate(mark); // that was about the other file
+    control
+}
+
+/// From where on the file with this number is encrypted, or not any more.
+fn encrypted(control: &Control, number: u32) -> String {
+    let only = control.keys.only(number);
+    let word = |key: Option<&FileKey>| if key.is_some() { "encrypted" } else { "in the clear" };
+    let parts =
+        list(
+            only.all(),
+            |((_, from), key)| {
+                if from == 0 { word(key).to_owned() } else { format!("{} from byte {from} on", word(key)) }
+            },
+        );
+    if only == Keys::default() { String::new() } else { format!(", {parts}") }
 }
 
 fn checkpoint(path: &Path, file: DataFile, bytes: &[u8], report: &mut Report) -> Result<String, String> {
-    let control = control_beside(path, file)?;
-    let name = format!("checkpoint {} of {}", file.number, log_name(&control));
+    let control = control_beside(path, file, report)?;
+    let name = format!("checkpoint {} of {}{}", file.number, log_name(&control), encrypted(&control, file.number));
     let Some(listed) = control.checkpoints.iter().find(|listed| listed.file == file.number) else {
         return Ok(format!("{name}; the control file does not list it: nothing in it counts"));
     };
@@ -193,7 +254,7 @@ fn checkpoint(path: &Path, file: DataFile, bytes: &[u8], report: &mut Report) ->
 }
 
 fn segment(path: &Path, file: DataFile, bytes: &[u8], report: &mut Report) -> Result<String, String> {
-    let control = control_beside(path, file)?;
+    let control = control_beside(path, file, report)?;
     let Some(place) = control.segments.iter().position(|number| *number == file.number) else {
         return Ok(format!("{}; the control file does not list it: nothing in it counts", log_name(&control)));
     };
@@ -227,8 +288,14 @@ fn segment(path: &Path, file: DataFile, bytes: &[u8], report: &mut Report) -> Re
         walk.blocks_to(end, report);
         report.text.push_str(&text);
     };
-    let summary =
-        format!("{}; {}, segment {} of {}", walk.summary(), log_name(&control), place + 1, control.segments.len());
+    let summary = format!(
+        "{}; {}, segment {} of {}{}",
+        walk.summary(),
+        log_name(&control),
+        place + 1,
+        control.segments.len(),
+        encrypted(&control, file.number)
+    );
     if let Some(damage) = damage {
         return Err(format!("at byte {end}, after epoch {}: {}; {summary}", damage.epoch.0, damage.reason));
     }

@@ -7,6 +7,7 @@ mod cluster;
 mod data;
 mod dev;
 mod discover;
+mod disk_key;
 mod inspect;
 mod mgmt;
 mod secret;
@@ -49,7 +50,7 @@ enum Verb {
     Data(data::DataArgs),
     /// Run a SQL node
     Sql(sql::SqlArgs),
-    /// Make a secret's file for the nodes or the clients of a cluster
+    /// Make a secret's file for the nodes or the clients of a cluster, or a key for the files of data nodes
     Secret(secret::SecretArgs),
 }
 

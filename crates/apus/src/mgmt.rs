@@ -9,6 +9,7 @@ use apus_mgmt::{
     MGMTS_MAX, Management, Memory, MgmtConfig, cluster_config, default_partitions,
     kept::{self, Promise},
 };
+use apus_redo::Vault;
 use apus_runtime::{Bound, DataDir};
 use apus_signal::mgmt::SILENCE_MS;
 use apus_types::NodeId;
@@ -112,7 +113,7 @@ pub fn run(args: &MgmtArgs) -> Result<ExitCode, String> {
 /// Takes the data directory and reads what the arbitrator kept there.
 fn open_files(dir: Option<&Path>, node: NodeId) -> Result<(Option<DataDir>, Memory), String> {
     let Some(dir) = dir else { return Ok((None, Memory::Process)) };
-    let (files, found) = DataDir::open(dir).map_err(|e| e.to_string())?;
+    let (files, found) = DataDir::open(dir, Vault::default()).map_err(|e| e.to_string())?;
     let read = |bytes: &Vec<u8>| Promise::from_bytes(bytes, node).map_err(|e| format!("{}: {e}", dir.display()));
     let kept = found.get(kept::FILE).map(read).transpose()?;
     Ok((Some(files), Memory::File(kept)))

@@ -13,19 +13,31 @@ use std::{
 
 use apus_auth::{Keys, SECRET_BYTES, Secret, SecretKind};
 
+use crate::disk_key;
+
 #[derive(clap::Args)]
 pub struct SecretArgs {
-    /// `node`: of data and management nodes; `client`: of SQL nodes, `apus status` and `apus bench`, which nodes hold too
-    #[arg(value_parser = ["node", "client"])]
+    /// `node`: of data and management nodes; `client`: of SQL nodes, `apus status` and `apus bench`, which nodes hold too; `disk-key`: what data nodes encrypt their files with
+    #[arg(value_parser = ["node", "client", "disk-key"])]
     kind: String,
     /// The file to make; one that exists is left as it is
     file: PathBuf,
+    /// Put a new disk key before those of a file that exists; then send SIGHUP to the data nodes, whose logs say when the older ones are not needed any more
+    #[arg(long)]
+    rotate: bool,
 }
 
 /// Longest file in bytes that is read as a secret or a password.
-const FILE_BYTES_MAX: u64 = 4096;
+pub const FILE_BYTES_MAX: u64 = 4096;
 
 pub fn run(args: &SecretArgs) -> Result<ExitCode, String> {
+    if args.kind == "disk-key" {
+        disk_key::make(&args.file, args.rotate)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    if args.rotate {
+        return Err("--rotate is for disk keys: to change another secret, restart all nodes with a new one".to_owned());
+    }
     let kind = if args.kind == "node" { SecretKind::Node } else { SecretKind::Client };
     make(kind, &args.file)?;
     Ok(ExitCode::SUCCESS)

@@ -235,6 +235,7 @@ fn to_json(status: &StatusConf) -> serde_json::Value {
                 "slow": n.slow,
                 "progress": n.progress,
                 "start": n.start.as_ref().map(start_to_json),
+                "encrypts": n.encrypts,
                 "frozen": n.frozen,
             })
         })
@@ -280,9 +281,10 @@ fn to_table(status: &StatusConf) -> String {
     );
     for n in &status.nodes {
         let president = if n.president { "  president" } else { "" };
+        let encrypts = if n.encrypts { "  encrypts" } else { "" };
         let _ = writeln!(
             out,
-            "{:>4} {:>5}  {:<10} {:>9} {:>7}  {:>7} s  {}{president}",
+            "{:>4} {:>5}  {:<10} {:>9} {:>7}  {:>7} s  {}{president}{encrypts}",
             n.id,
             n.group,
             state_name(n),

@@ -36,7 +36,7 @@ fn log(path: &Path) -> Vec<(u32, u64)> {
     let mut control = Control::empty(ID, SEGMENT_BYTES);
     (control.segments, control.next, control.complete) = (vec![1, 2], 3, Some(Epoch(5)));
     let mut writer = Writer::new(&control);
-    (1..=2).for_each(|number| writer.add_segment(number));
+    (1..=2).for_each(|number| writer.add_segment(number, None));
     let (mut rows, mut files) = (Vec::new(), [Vec::new(), Vec::new()]);
     let row = PreparedRow {
         partition: PartitionId(4),
@@ -140,7 +140,7 @@ fn a_checkpoint() {
     let path = directory("checkpoint");
     let mut control = Control::empty(ID, SEGMENT_BYTES);
     let mut writer = Writer::new(&control.of_checkpoint(4));
-    writer.add_segment(4);
+    writer.add_segment(4, None);
     let (partition, table) = (PartitionId(4), TableId(77));
     let mut rows = Vec::new();
     CopiedRow { epoch: Epoch(8), row: 300, key: b"\xca\xfe", image: b"some image" }.encode(&mut rows);

@@ -22,6 +22,7 @@ mod testing;
 use std::{collections::BTreeMap, sync::Arc};
 
 use apus_kernel::{Block, WorkerConfig};
+use apus_redo::Vault;
 use apus_storage::MemoryManager;
 use apus_types::NodeId;
 
@@ -59,10 +60,12 @@ pub struct NodeConfig {
 /// What a process finds in its data directory, other than the logs themselves.
 #[derive(Clone, Default, Debug)]
 pub struct OnDisk {
-    /// Files that blocks have written as a whole, by name.
+    /// Files that blocks have written as a whole, by name; opened, if they were encrypted.
     pub files: BTreeMap<String, Vec<u8>>,
     /// How the logs are named, and whether they can be read.
     pub logs: ldm::reshape::Logs,
+    /// Has keys for logs and checkpoints.
+    pub vault: Vault,
     /// Of the segments of new logs; `apus_redo::SEGMENT_BYTES`, or what the simulator draws.
     pub segment_bytes: u64,
     /// A log that has grown by so much begins a checkpoint; `ldm::CHECKPOINT_BYTES`, or what the simulator draws.

@@ -156,6 +156,7 @@ struct Heard {
     progress: String,
     memory: Option<MemoryUse>,
     start: Option<StartProgress>,
+    encrypts: bool,
     durable: bool,
     /// Of its view.
     point: (u64, u64),
@@ -263,6 +264,7 @@ impl Management {
             durable,
             memory,
             start,
+            encrypts,
             ..
         } = rep;
         self.heard.insert(
@@ -280,6 +282,7 @@ impl Management {
                 memory,
                 start,
                 durable,
+                encrypts,
                 point,
             },
         );
@@ -486,6 +489,7 @@ impl Management {
                 progress: heard.map_or_else(String::new, |h| h.progress.clone()),
                 memory: heard.and_then(|h| h.memory.clone()),
                 start: heard.and_then(|h| h.start),
+                encrypts: heard.is_some_and(|h| h.encrypts),
             }
         };
         StatusConf {

@@ -1,9 +1,13 @@
-//! The control file of a log: what its segments are, where in them it begins, which checkpoints are before it, from when on all of that is complete, and which epochs in it are void.
+//! The control file of a log: what its segments are, where in them it begins, which checkpoints are before it, from when on all of that is complete, which epochs in it are void, and
+//! the keys of those files that are encrypted.
 //!
 //! Replaced as a whole and synced, before anything rests on what it says: a segment is listed before a mark in it counts, an epoch is void before
 //! the first commit behind a restart.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+};
 
 use apus_signal::{
     DecodeError, Reader,
@@ -12,11 +16,14 @@ use apus_signal::{
 };
 use apus_types::{Epoch, NodeId};
 
-use crate::{End, LogId, LogKind, Place};
+use crate::{
+    End, LogId, LogKind, Place, Vault,
+    key::{Keys, NoKey, Wrapped},
+};
 
 const MAGIC: [u8; 8] = *b"APUSRDC1";
-/// Of this file. Version 1 knew no checkpoints; it is read as one that has none. Version 2 knew no base, version 3 not who is being filled.
-const VERSION: u16 = 4;
+/// Of this file. Version 1 knew no checkpoints; it is read as one that has none. Version 2 knew no base, version 3 not who is being filled, version 4 no keys.
+const VERSION: u16 = 5;
 /// Most checkpoints of a list.
 pub const CHECKPOINTS_MAX: usize = 64;
 /// A checkpoint is one segment, which is never full.
@@ -128,6 +135,34 @@ pub struct Control {
     /// Oldest first: of a page counts what the newest one has.
     pub checkpoints: Vec<Checkpoint>,
     pub useless: Vec<Useless>,
+    /// Of segments and checkpoints that are encrypted.
+    pub keys: Keys,
+}
+
+/// Why there is no control file to be had.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Unread {
+    /// A file that it lists has a key that is wrapped under this master key, which is not here.
+    NoKey(u64),
+    /// For people ("the control file ..."): it is damaged, or of a later release.
+    Other(String),
+}
+
+impl From<DecodeError> for Unread {
+    fn from(_: DecodeError) -> Unread {
+        Unread::Other("does not hold what it should".to_owned())
+    }
+}
+
+impl fmt::Display for Unread {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Unread::NoKey(master) => {
+                write!(f, "lists encrypted files, and needs disk key {}", crate::key_name(*master))
+            }
+            Unread::Other(what) => f.write_str(what),
+        }
+    }
 }
 
 impl Control {
@@ -144,12 +179,20 @@ impl Control {
             start: Place::default(),
             checkpoints: Vec::new(),
             useless: Vec::new(),
+            keys: Keys::default(),
         }
     }
     /// To write or read this file of a checkpoint as a log.
     pub fn of_checkpoint(&self, file: u32) -> Control {
         let id = LogId { kind: LogKind::Checkpoint, ..self.id };
-        Control { segments: vec![file], ..Control::empty(id, CHECKPOINT_BYTES_MAX) }
+        Control { segments: vec![file], keys: self.keys.only(file), ..Control::empty(id, CHECKPOINT_BYTES_MAX) }
+    }
+    /// The name of a log's control file.
+    pub fn is_file_name(name: &str) -> bool {
+        Layout::parse(name).is_some()
+    }
+    fn lists(&self, file: u32) -> bool {
+        self.segments.contains(&file) || self.checkpoints.iter().any(|checkpoint| checkpoint.file == file)
     }
     pub fn encode(&self) -> Vec<u8> {
         let mut body = Vec::new();
@@ -187,22 +230,35 @@ impl Control {
         }
         let (epoch, lineage) = self.base.unwrap_or_default();
         [epoch.0, lineage, self.filling].into_iter().for_each(|word| body.put_u64(word));
+        let keys: Vec<_> = self.keys.all().filter(|((file, _), _)| self.lists(*file)).collect();
+        body.put_u32(keys.len() as u32);
+        for ((file, from), key) in keys {
+            body.put_u32(file);
+            body.put_u64(from);
+            body.put_u8(u8::from(key.is_some()));
+            if let Some(key) = key {
+                key.0.wrap().encode(&mut body);
+            }
+        }
         seal(MAGIC, &body)
     }
 
+    /// `vault`: has the keys of what it lists.
+    ///
     /// # Errors
-    /// For people ("the control file ..."): it is damaged, or of a later release.
-    pub fn decode(content: &[u8]) -> Result<Control, String> {
-        let body = unseal(MAGIC, content)?;
+    /// See [`Unread`].
+    pub fn decode(content: &[u8], vault: &Vault) -> Result<Control, Unread> {
+        let other = |what: &str| Unread::Other(what.to_owned());
+        let body = unseal(MAGIC, content).map_err(other)?;
         let mut r = Reader::new(body);
-        let version = r.u16().map_err(|_| "is cut off")?;
+        let version = r.u16().map_err(|_| other("is cut off"))?;
         if !(1..=VERSION).contains(&version) {
-            return Err(format!("has version {version}, this release reads {VERSION}"));
+            return Err(Unread::Other(format!("has version {version}, this release reads {VERSION}")));
         }
-        Self::decode_fields(&mut r, version).map_err(|_| "does not hold what it should".to_owned())
+        Self::decode_fields(&mut r, version, vault)
     }
 
-    fn decode_fields(r: &mut Reader<'_>, version: u16) -> Result<Control, DecodeError> {
+    fn decode_fields(r: &mut Reader<'_>, version: u16, vault: &Vault) -> Result<Control, Unread> {
         let id = LogId { cluster: r.u64()?, node: NodeId(r.u16()?), instance: r.u8()?, kind: LogKind::Redo };
         let segment_bytes = r.u64()?;
         let next = r.u32()?;
@@ -222,8 +278,27 @@ impl Control {
         if version > 3 {
             control.filling = r.u64()?;
         }
+        if version > 4 {
+            control.decode_keys(r, vault)?;
+        }
         r.end()?;
         Ok(control)
+    }
+
+    fn decode_keys(&mut self, r: &mut Reader<'_>, vault: &Vault) -> Result<(), Unread> {
+        for _ in 0..self::count(r, 13)? {
+            let (file, from) = (r.u32()?, r.u64()?);
+            let key = match r.u8()? {
+                0 => None,
+                1 => Some(vault.unwrap(&Wrapped::decode(r)?).map_err(|why| match why {
+                    NoKey::Unknown(master) => Unread::NoKey(master),
+                    NoKey::Wrong => Unread::Other("has a key that its disk key did not wrap".to_owned()),
+                })?),
+                _ => return Err(DecodeError.into()),
+            };
+            self.keys.set(file, from, key);
+        }
+        Ok(())
     }
 
     fn decode_checkpoints(&mut self, r: &mut Reader<'_>) -> Result<(), DecodeError> {

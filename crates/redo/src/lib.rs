@@ -14,9 +14,12 @@
 //!         24 synced u64        every block up to this one was synced when this one was written
 //!         32 epoch u64         the worker's, so that a damaged log can say from when on
 //!         40 previous u64      checksum of the block before
-//!         48 zero u64          for encryption
+//!         48 zero u64
 //!         56 checksum u64      of all that is before it, the payload, and the place: cluster, node, instance, segment, offset
 //! ```
+//!
+//! **Encrypted blocks** have the same header, in the clear. What is behind it is encrypted, zeros included; the tag, of 16 bytes, takes the place of the last two words, and its second
+//! half that of the checksum. It is over the same bytes and the same place. Which blocks are encrypted is told by the control file ([`Control::keys`]), not by a block. [`key`] has the rest.
 //!
 //! **Misplaced blocks.** A block that was written elsewhere, or belongs to another node's, another cluster's or another segment's file, has a wrong
 //! checksum. Numbers of segments are never used again, so neither is a place.
@@ -37,7 +40,9 @@
 mod block;
 mod control;
 mod entry;
+pub mod key;
 mod reader;
+mod vault;
 mod writer;
 
 use std::fmt;
@@ -45,9 +50,10 @@ use std::fmt;
 use apus_types::{Epoch, NodeId};
 
 pub use self::{
-    control::{CHECKPOINTS_MAX, Checkpoint, Control, Layout, Useless},
+    control::{CHECKPOINTS_MAX, Checkpoint, Control, Layout, Unread, Useless},
     entry::Entry,
     reader::{End, Piece, Reader, Step},
+    vault::{Closed, OVERHEAD_BYTES, Vault, key_name, sealed_under},
     writer::{Block, Place, Writer},
 };
 

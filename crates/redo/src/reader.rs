@@ -9,7 +9,7 @@
 //!                                 --found--> Damaged          --none--> Ended
 //! ```
 
-use std::collections::VecDeque;
+use std::{borrow::Cow, collections::VecDeque};
 
 use apus_signal::Reader as Bytes;
 use apus_types::Epoch;
@@ -17,6 +17,7 @@ use apus_types::Epoch;
 use crate::{
     BLOCK_ALIGN, Control, Damage, Entry, LogId, VERSION,
     block::{HEADER_BYTES, Header, Kind, NoBlock, block_bytes},
+    key::Keys,
 };
 
 /// What is next.
@@ -74,6 +75,7 @@ pub struct Reader {
     id: LogId,
     segment_bytes: u64,
     segments: Vec<u32>,
+    keys: Keys,
     phase: Phase,
     /// Index of the segment and place of the next block.
     index: usize,
@@ -109,6 +111,7 @@ impl Reader {
             id: control.id,
             segment_bytes: control.segment_bytes,
             segments: control.segments.clone(),
+            keys: control.keys.clone(),
             phase,
             index: first,
             at: start.map_or(0, |start| start.at),
@@ -251,16 +254,15 @@ impl Reader {
     /// The block at a place. `Ok(None)`: there is none. `Err`: bytes have to be fed.
     fn block_at(&self, index: usize, at: u64) -> Result<Option<Placed<'_>>, ()> {
         let Some(&segment) = self.segments.get(index) else { return Ok(None) };
+        let key = self.keys.of(segment, at);
         let mut wanted = HEADER_BYTES;
         loop {
             let bytes = self.bytes_at(index, at, wanted)?;
-            match Header::open(self.id, segment, at, bytes) {
-                Ok((header, sum)) => {
-                    return Ok(Some((header, sum, &bytes[HEADER_BYTES..HEADER_BYTES + header.payload])));
-                }
+            match Header::open(self.id, segment, at, key, bytes) {
+                Ok(block) => return Ok(Some(block)),
                 Err(NoBlock::Short(more)) if more > bytes.len() && bytes.len() >= wanted => wanted = more,
                 Err(NoBlock::Short(_) | NoBlock::Wrong) => return Ok(None),
-                Err(NoBlock::Version(version)) => return Ok(Some((of_version(version), 0, &[]))),
+                Err(NoBlock::Version(version)) => return Ok(Some((of_version(version), 0, Cow::Borrowed(&[])))),
             }
         }
     }
@@ -280,7 +282,7 @@ impl Reader {
             self.damage(reason);
             return None;
         }
-        let payload = payload.to_vec();
+        let payload = payload.into_owned();
         let block = Piece { segment, at: self.at, bytes: block_bytes(header.payload) as u32 };
         if self.first == 0 {
             self.first = header.sequence;
@@ -370,7 +372,7 @@ impl Reader {
 }
 
 /// A block at its place: header, checksum, payload.
-type Placed<'a> = (Header, u64, &'a [u8]);
+type Placed<'a> = (Header, u64, Cow<'a, [u8]>);
 
 /// Stands for a block of another version: its number is where `synced` is.
 fn of_version(version: u16) -> Header {

@@ -11,6 +11,7 @@ use apus_types::Epoch;
 use crate::{
     Control, Entry, LogId,
     block::{HEADER_BYTES, Header, Kind, PAYLOAD_BYTES_MAX, block_bytes},
+    key::FileKey,
     reader::End,
 };
 
@@ -58,8 +59,8 @@ pub struct Writer {
     spare: Vec<Vec<u8>>,
     /// Bytes of payload in `open` and `filled`.
     buffered: usize,
-    /// Segments to be written: the current one first.
-    segments: VecDeque<u32>,
+    /// Segments to be written, each with its key: the current one first.
+    segments: VecDeque<(u32, Option<FileKey>)>,
     /// In the current one.
     at: u64,
     sequence: u64,
@@ -76,7 +77,12 @@ impl Writer {
     }
     /// Goes on where a log ends. Nothing of it counts as synced: a process that was killed may have left it in the system's memory alone. So
     /// whoever goes on has the last segments synced before its first [`Writer::synced`].
+    /// What it writes from there on has the keys that the control file names: they are new ones.
     pub fn resume(control: &Control, end: &End) -> Writer {
+        let keyed = |(index, number): (usize, &u32)| {
+            let at = if index == 0 { end.at } else { 0 };
+            (*number, control.keys.of(*number, at).cloned())
+        };
         Writer {
             id: control.id,
             segment_bytes: control.segment_bytes,
@@ -84,7 +90,7 @@ impl Writer {
             filled: VecDeque::new(),
             spare: Vec::new(),
             buffered: 0,
-            segments: end.segments.iter().copied().collect(),
+            segments: end.segments.iter().enumerate().map(keyed).collect(),
             at: end.at,
             sequence: end.sequence,
             synced: 0,
@@ -142,16 +148,16 @@ impl Writer {
     /// Where the next block goes at the earliest: what is appended from now on is not before it.
     #[inline]
     pub fn place(&self) -> Place {
-        let segment = self.segments.front().copied().unwrap_or(0);
+        let segment = self.segments.front().map_or(0, |segment| segment.0);
         Place { segment, at: self.at, sequence: self.sequence, previous: self.previous }
     }
     /// Bytes of the blocks that were taken.
     pub fn written(&self) -> u64 {
         self.written
     }
-    /// A segment that is allocated on the disk, for when the last one is full.
-    pub fn add_segment(&mut self, number: u32) {
-        self.segments.push_back(number);
+    /// A segment that is allocated on the disk, for when the last one is full; its key, if it is to be encrypted.
+    pub fn add_segment(&mut self, number: u32, key: Option<FileKey>) {
+        self.segments.push_back((number, key));
     }
     /// The number that the newest block has.
     pub fn sequence(&self) -> u64 {
@@ -184,14 +190,15 @@ impl Writer {
             self.at = 0;
         }
         let Filled { kind, mut bytes, .. } = self.filled.pop_front()?;
-        let segment = *self.segments.front()?;
+        let (segment, key) = self.segments.front()?;
+        let segment = *segment;
         let payload = bytes.len() - HEADER_BYTES;
         self.buffered -= payload;
         self.sequence += 1;
         let (sequence, synced, previous) = (self.sequence, self.synced, self.previous);
         let header = Header { kind, payload, sequence, synced, epoch, previous };
         bytes.resize(block_bytes(payload), 0);
-        self.previous = header.seal(self.id, segment, self.at, &mut bytes);
+        self.previous = header.seal(self.id, segment, self.at, key.as_ref(), &mut bytes);
         let block = Block { segment, at: self.at, sequence, bytes };
         self.at += block.bytes.len() as u64;
         self.written += block.bytes.len() as u64;

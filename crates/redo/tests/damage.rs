@@ -32,7 +32,7 @@ impl Log {
     fn write(&mut self, writer: &mut Writer) {
         loop {
             if writer.room() < SEGMENT {
-                writer.add_segment(self.control.next);
+                writer.add_segment(self.control.next, None);
                 self.control.segments.push(self.control.next);
                 self.control.next += 1;
             }

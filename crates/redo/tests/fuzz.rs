@@ -3,7 +3,7 @@
 //! 5,000 inputs each; `make fuzz` gives a million.
 #![expect(clippy::disallowed_methods, reason = "a test that is run by hand for longer")]
 
-use apus_redo::{BLOCK_ALIGN, Checkpoint, Control, Entry, LogId, LogKind, Place, Reader, Step, Useless, Writer};
+use apus_redo::{BLOCK_ALIGN, Checkpoint, Control, Entry, LogId, LogKind, Place, Reader, Step, Useless, Vault, Writer};
 use apus_signal::file::seal;
 use apus_types::{Chain, Epoch, NodeId, PartitionId, TableId, TransId};
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
@@ -49,7 +49,7 @@ fn log(random: &mut Random, writer_buffers: &mut Vec<Vec<u8>>) -> Log {
     let mut control = Control::empty(ID, SEGMENT);
     (control.segments, control.next) = (vec![1, 2], 3);
     let mut writer = Writer::new(&control);
-    (1..=2).for_each(|number| writer.add_segment(number));
+    (1..=2).for_each(|number| writer.add_segment(number, None));
     let (mut files, mut entries) = ([Vec::new(), Vec::new()], 0);
     for n in 0..random.below(7) as u64 {
         let length = [random.below(300), random.below(9000)][random.below(2)];
@@ -196,8 +196,9 @@ fn control_files() {
             body.splice(..2.min(body.len()), (1 + random.below(2) as u16).to_le_bytes());
         }
         let content = seal(*b"APUSRDC1", &body);
-        read += u64::from(Control::decode(&content).is_ok_and(|control| control.encode() == content));
-        let _ = Control::decode(&body);
+        read +=
+            u64::from(Control::decode(&content, &Vault::default()).is_ok_and(|control| control.encode() == content));
+        let _ = Control::decode(&body, &Vault::default());
     }
     // And one that is right but for a byte of its body.
     let mut control = Control::empty(ID, SEGMENT);
@@ -205,14 +206,14 @@ fn control_files() {
     control.useless = vec![Useless::Segment(9), Useless::Checkpoint(8)];
     let (file, turn, epoch, bytes, sequence, checksum) = (7, 3, Epoch(5), 8192, 2, 11);
     control.checkpoints = vec![Checkpoint { file, turn, epoch, bytes, sequence, checksum }; 2];
-    assert_eq!(Control::decode(&control.encode()), Ok(control.clone()));
+    assert_eq!(Control::decode(&control.encode(), &Vault::default()), Ok(control.clone()));
     (control.segments, control.void) = (vec![1, 2, 3], vec![(Epoch(4), Epoch(9))]);
     let body = control.encode()[16..].to_vec();
     for _ in 0..inputs() {
         let mut body = body.clone();
         let at = random.below(body.len());
         body[at] = [0, 1, 0xff, random.next() as u8][random.below(4)];
-        read += u64::from(Control::decode(&seal(*b"APUSRDC1", &body)).is_ok());
+        read += u64::from(Control::decode(&seal(*b"APUSRDC1", &body), &Vault::default()).is_ok());
     }
     assert!(read > inputs() / 10, "{read}");
 }
@@ -225,7 +226,7 @@ fn checkpoints() {
     for _ in 0..inputs() {
         let control = Control::empty(ID, SEGMENT).of_checkpoint(1);
         let mut writer = Writer::new(&control);
-        writer.add_segment(1);
+        writer.add_segment(1, None);
         let (partition, table) = (PartitionId(1), TableId(2));
         let (mut files, mut entries) = ([Vec::new(), Vec::new()], 0);
         for page in 0..1 + random.below(5) as u32 {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use apus_redo::{BLOCK_ALIGN, Control, Entry, LogId, LogKind, Reader, Step, Writer};
+use apus_redo::{BLOCK_ALIGN, Control, Entry, LogId, LogKind, Reader, Step, Vault, Writer};
 use apus_signal::file::seal;
 use apus_types::{Chain, Epoch, NodeId, PartitionId, TableId, TransId};
 
@@ -35,7 +35,7 @@ impl Log {
                 let number = self.control.next;
                 self.control.next += 1;
                 self.control.segments.push(number);
-                self.writer.add_segment(number);
+                self.writer.add_segment(number, None);
             }
             let Some(block) = self.writer.take(Epoch(epoch), Vec::new()) else { return };
             let file = self.disk.entry(block.segment).or_default();
@@ -190,27 +190,34 @@ fn control_files_round_trip_and_refuse() {
     };
     let content = control.encode();
     // Version 1 ends before the checkpoints.
-    let mut old = content[16..content.len() - 60].to_vec();
+    let mut old = content[16..content.len() - 64].to_vec();
     old[..2].copy_from_slice(&1u16.to_le_bytes());
-    assert_eq!(Control::decode(&seal(*b"APUSRDC1", &old)), Ok(control.clone()));
+    assert_eq!(Control::decode(&seal(*b"APUSRDC1", &old), &Vault::default()), Ok(control.clone()));
     // Version 2 ends before the base.
-    let mut old = content[16..content.len() - 24].to_vec();
+    let mut old = content[16..content.len() - 28].to_vec();
     old[..2].copy_from_slice(&2u16.to_le_bytes());
-    assert_eq!(Control::decode(&seal(*b"APUSRDC1", &old)), Ok(control.clone()));
+    assert_eq!(Control::decode(&seal(*b"APUSRDC1", &old), &Vault::default()), Ok(control.clone()));
     // Version 3 ends before the process.
-    let mut old = content[16..content.len() - 8].to_vec();
+    let mut old = content[16..content.len() - 12].to_vec();
     old[..2].copy_from_slice(&3u16.to_le_bytes());
-    assert_eq!(Control::decode(&seal(*b"APUSRDC1", &old)), Ok(control.clone()));
-    old[..2].copy_from_slice(&5u16.to_le_bytes());
-    assert!(Control::decode(&seal(*b"APUSRDC1", &old)).is_err_and(|why| why.contains("version 5")));
-    assert_eq!(Control::decode(&content), Ok(control.clone()));
+    assert_eq!(Control::decode(&seal(*b"APUSRDC1", &old), &Vault::default()), Ok(control.clone()));
+    // Version 4 ends before the keys.
+    let mut old = content[16..content.len() - 4].to_vec();
+    old[..2].copy_from_slice(&4u16.to_le_bytes());
+    assert_eq!(Control::decode(&seal(*b"APUSRDC1", &old), &Vault::default()), Ok(control.clone()));
+    old[..2].copy_from_slice(&6u16.to_le_bytes());
+    assert!(
+        Control::decode(&seal(*b"APUSRDC1", &old), &Vault::default())
+            .is_err_and(|why| why.to_string().contains("version 6"))
+    );
+    assert_eq!(Control::decode(&content, &Vault::default()), Ok(control.clone()));
     let filled = Control { base: Some((Epoch(3), 77)), complete: None, filling: 9, ..control };
-    assert_eq!(Control::decode(&filled.encode()), Ok(filled));
+    assert_eq!(Control::decode(&filled.encode(), &Vault::default()), Ok(filled));
     for at in 0..content.len() {
-        assert!(Control::decode(&content[..at]).is_err(), "cut off at {at}");
+        assert!(Control::decode(&content[..at], &Vault::default()).is_err(), "cut off at {at}");
         let mut bad = content.clone();
         bad[at] ^= 1;
-        assert!(Control::decode(&bad).is_err(), "byte {at}");
+        assert!(Control::decode(&bad, &Vault::default()).is_err(), "byte {at}");
     }
 }
 
@@ -255,7 +262,7 @@ fn a_checkpoint_is_no_segment() {
     let mut log = Log::new();
     let of = log.control.of_checkpoint(1);
     let mut writer = Writer::new(&of);
-    writer.add_segment(1);
+    writer.add_segment(1, None);
     let (partition, table) = (PartitionId(3), TableId(4));
     let ids: Vec<u8> = [trans(1), trans(2)].iter().flat_map(|trans| Entry::commit_id(*trans)).collect();
     let entries = [

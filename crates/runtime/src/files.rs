@@ -3,6 +3,9 @@
 //! A file is written beside its place and renamed, so that a reader finds the old content or the new one. A synced write ends with an
 //! fsync of the file before the rename and of the directory after it. Writes are done in the order in which they were asked for, by a
 //! thread of its own, so that a slow disk delays no worker. At most [`WRITES_MAX`] wait; one more is refused.
+//!
+//! **Encryption.** What blocks write is sealed here, and what they are to read is opened ([`Vault`]). When a node starts, and when it has been given other keys, this thread writes
+//! every file anew that is there ([`Files::renew`]), between what blocks ask for: behind that nothing here needs a key but the newest.
 
 use std::{
     borrow::Cow,
@@ -15,6 +18,7 @@ use std::{
 };
 
 use apus_kernel::{DataFile, Directory, limits::FILE_BYTES_MAX};
+use apus_redo::{Closed, OVERHEAD_BYTES, Vault, key_name};
 use apus_signal::BlockRef;
 
 use crate::shared::{FileDone, Shared, lock};
@@ -51,6 +55,7 @@ pub fn make_dir(path: &Path) -> io::Result<()> {
 /// A directory that this process alone uses, until it ends.
 pub struct DataDir {
     path: PathBuf,
+    vault: Vault,
     _lock: File,
 }
 
@@ -58,8 +63,8 @@ impl DataDir {
     /// Makes the directory, takes it, and reads what its files hold but for data files, which blocks read in pieces.
     ///
     /// # Errors
-    /// It cannot be made or read, or another process has it.
-    pub fn open(path: &Path) -> io::Result<(DataDir, BTreeMap<String, Vec<u8>>)> {
+    /// It cannot be made or read, another process has it, or what is in it needs a key that is not in `vault`.
+    pub fn open(path: &Path, vault: Vault) -> io::Result<(DataDir, BTreeMap<String, Vec<u8>>)> {
         let named = |e: io::Error| io::Error::new(e.kind(), format!("data directory {}: {e}", path.display()));
         make_dir(path).map_err(named)?;
         let lock = File::options().create(true).append(true).open(path.join(LOCK_FILE)).map_err(named)?;
@@ -74,28 +79,53 @@ impl DataDir {
                 format!("data directory {} is used by another process ({e}); end that one first", path.display());
             return Err(io::Error::new(io::ErrorKind::AddrInUse, text));
         }
+        let dir = DataDir { path: path.to_owned(), vault, _lock: lock };
+        let files = dir.read().map_err(named)?;
+        let opened = dir.vault.open_all(files).map_err(|(name, why)| io::Error::other(refusal(path, &name, &why)))?;
+        Ok((dir, opened))
+    }
+
+    /// What blocks have written as a whole, as it is on the disk.
+    fn read(&self) -> io::Result<BTreeMap<String, Vec<u8>>> {
         let mut files = BTreeMap::new();
-        for entry in fs::read_dir(path).map_err(named)? {
-            let entry = entry.map_err(named)?;
+        for entry in fs::read_dir(&self.path)? {
+            let entry = entry?;
             let name = entry.file_name().to_string_lossy().into_owned();
             let is_ours = name == LOCK_FILE || name.ends_with(NEW) || DataFile::parse(&name).is_some();
-            if is_ours || !entry.file_type().map_err(named)?.is_file() {
+            if is_ours || !entry.file_type()?.is_file() {
                 continue;
             }
             let mut bytes = Vec::new();
-            let limit = FILE_BYTES_MAX as u64 + 1; // one that is too long is no file of ours: whoever reads it says so
-            File::open(entry.path()).and_then(|f| f.take(limit).read_to_end(&mut bytes)).map_err(named)?;
+            let limit = (FILE_BYTES_MAX + OVERHEAD_BYTES) as u64 + 1; // one that is too long is no file of ours: whoever reads it says so
+            File::open(entry.path()).and_then(|f| f.take(limit).read_to_end(&mut bytes))?;
             files.insert(name, bytes);
         }
-        Ok((DataDir { path: path.to_owned(), _lock: lock }, files))
+        Ok(files)
+    }
+
+    /// Every file as it is to be from now on. How many there are.
+    fn renew(&self) -> io::Result<usize> {
+        let files = self.read()?;
+        for (name, content) in &files {
+            match self.vault.renew_file(name, content) {
+                Ok(bytes) => self.replace(name, &bytes, true)?,
+                Err(Closed::Damaged(_)) => {} // whoever reads it says so
+                Err(why) => return Err(io::Error::other(format!("{name} {why}"))),
+            }
+        }
+        Ok(files.len())
     }
 
     pub fn path(&self) -> &Path {
         &self.path
     }
+    fn carry_out(&self, write: &mut Write) -> io::Result<()> {
+        let bytes = self.vault.seal_file(&write.file, std::mem::take(&mut write.bytes));
+        self.replace(&write.file, &bytes, write.synced)
+    }
     /// Replaces a file as a whole; with nothing: removes it.
-    fn replace(&self, file: &str, bytes: &[u8], synced: bool) -> io::Result<()> {
-        let (place, new) = (self.path.join(file), self.path.join(format!("{file}{NEW}")));
+    fn replace(&self, name: &str, bytes: &[u8], synced: bool) -> io::Result<()> {
+        let (place, new) = (self.path.join(name), self.path.join(format!("{name}{NEW}")));
         if bytes.is_empty() {
             fs::remove_file(&place).or_else(|e| if e.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(e) })?;
         } else {
@@ -160,6 +190,19 @@ impl Directory for DataDir {
     }
 }
 
+/// Why a node does not start from this directory, and what to do.
+fn refusal(path: &Path, name: &str, why: &Closed) -> String {
+    let (path, start) = (path.display(), format!("the file `{name}` in {} {why}", path.display()));
+    match why {
+        Closed::NoKey(master) => format!(
+            "{start}, which was not given: start the node with the --disk-key file (or --disk-key-command) that has key {}. Nothing in {path} was changed. If the key is lost, so \
+             is what this directory holds: with an empty one the node is filled from its replica",
+            key_name(*master)
+        ),
+        _ => format!("{start}: start the node with that release. Nothing in {path} was changed"),
+    }
+}
+
 /// Names the time since this machine was started: what was written earlier may be lost where it was not synced.
 ///
 /// # Errors
@@ -182,8 +225,14 @@ pub struct Write {
 
 pub struct Files {
     dir: DataDir,
-    waiting: Mutex<VecDeque<Write>>,
+    waiting: Mutex<VecDeque<Job>>,
     changed: Condvar,
+}
+
+enum Job {
+    Write(Write),
+    /// All files are written anew; called with what came of it.
+    Renew(Box<dyn FnOnce(io::Result<usize>) + Send>),
 }
 
 impl Files {
@@ -202,9 +251,15 @@ impl Files {
         if waiting.len() >= WRITES_MAX {
             return Err("too many writes wait for the disk");
         }
-        waiting.push_back(write);
+        waiting.push_back(Job::Write(write));
         files.changed.notify_all();
         Ok(())
+    }
+
+    /// Has all files written anew, under the newest key or in the clear, as it is to be; `then` is called when that is done or has failed.
+    pub fn renew(&self, then: impl FnOnce(io::Result<usize>) + Send + 'static) {
+        lock(&self.waiting).push_back(Job::Renew(Box::new(then)));
+        self.changed.notify_all();
     }
 
     /// The thread: writes until the node stops.
@@ -212,9 +267,9 @@ impl Files {
         let Some(files) = shared.files.get() else { return };
         loop {
             let mut waiting = lock(&files.waiting);
-            let write = loop {
-                if let Some(write) = waiting.pop_front() {
-                    break write;
+            let job = loop {
+                if let Some(job) = waiting.pop_front() {
+                    break job;
                 }
                 if shared.is_stopping() {
                     return;
@@ -226,10 +281,14 @@ impl Files {
                 waiting = guard;
             };
             drop(waiting);
-            let outcome = files
-                .dir
-                .replace(&write.file, &write.bytes, write.synced)
-                .map_err(|e| format!("cannot write {}: {e}", write.file));
+            let mut write = match job {
+                Job::Write(write) => write,
+                Job::Renew(then) => {
+                    then(files.dir.renew());
+                    continue;
+                }
+            };
+            let outcome = files.dir.carry_out(&mut write).map_err(|e| format!("cannot write {}: {e}", write.file));
             let done = FileDone { asker: write.asker, token: write.token, outcome };
             shared.doors[usize::from(write.worker)].push_file(done);
         }
@@ -252,20 +311,23 @@ mod tests {
     fn a_file_is_replaced_as_a_whole_and_read_again() {
         let path = std::env::temp_dir().join(format!("apus-files-{}", std::process::id()));
         let _ = fs::remove_dir_all(&path);
-        let (dir, found) = DataDir::open(&path).expect("a new directory");
+        let (dir, found) = DataDir::open(&path, Vault::default()).expect("a new directory");
         assert!(found.is_empty());
-        assert!(DataDir::open(&path).is_err_and(|e| e.to_string().contains("another process")), "it is taken");
+        assert!(
+            DataDir::open(&path, Vault::default()).is_err_and(|e| e.to_string().contains("another process")),
+            "it is taken"
+        );
         for (bytes, synced) in [(&b"first"[..], true), (b"second, longer", false)] {
-            dir.replace("a-file", bytes, synced).expect("there is room");
+            dir.carry_out(&mut write(bytes, synced)).expect("there is room");
         }
         fs::write(path.join("a-file.new"), b"half of a th").expect("there is room"); // as a crash leaves it
         fs::write(path.join("redo-0-1.log"), b"of a block").expect("there is room");
         drop(dir);
-        let (again, found) = DataDir::open(&path).expect("it is free again");
+        let (again, found) = DataDir::open(&path, Vault::default()).expect("it is free again");
         assert_eq!(found, BTreeMap::from([("a-file".to_owned(), b"second, longer".to_vec())]));
-        (0..2).for_each(|_| again.replace("a-file", b"", false).expect("it may be gone already"));
+        (0..2).for_each(|_| again.carry_out(&mut write(b"", false)).expect("it may be gone already"));
         drop(again);
-        assert!(DataDir::open(&path).expect("it is free again").1.is_empty());
+        assert!(DataDir::open(&path, Vault::default()).expect("it is free again").1.is_empty());
         fs::remove_dir_all(&path).expect("it is ours");
     }
 }

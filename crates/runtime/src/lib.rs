@@ -44,4 +44,4 @@ pub use disk::{Disk, Job as DiskJob};
 pub use disk_ring::DiskRing;
 pub use files::{DataDir, boot_id};
 pub use log::{flush as flush_log, line as log_line};
-pub use node::{Bound, EXIT_STOPPED, Node, Stop, run_data_node, run_mgmt};
+pub use node::{Bound, EXIT_STOPPED, Node, Renewed, Stop, run_data_node, run_mgmt};

@@ -11,7 +11,7 @@ use std::{
 use apus_auth::Keys;
 use apus_kernel::{Block, Worker, WorkerConfig};
 use signal_hook::{
-    consts::{SIGINT, SIGTERM},
+    consts::{SIGHUP, SIGINT, SIGTERM},
     iterator::Signals,
 };
 
@@ -191,6 +191,9 @@ where
     trail::end();
 }
 
+/// Gets how many files were written anew, or why not all.
+pub type Renewed = Box<dyn FnOnce(io::Result<usize>) + Send>;
+
 /// A running node.
 pub struct Node {
     shared: Arc<Shared>,
@@ -198,6 +201,15 @@ pub struct Node {
 }
 
 impl Node {
+    /// See [`Files::renew`]; nothing is called where the node has no files.
+    pub fn renewer(&self) -> impl Fn(Renewed) + Send + use<> {
+        let shared = Arc::clone(&self.shared);
+        move |then| {
+            if let Some(files) = shared.files.get() {
+                files.renew(then);
+            }
+        }
+    }
     /// Asks for an orderly end; [`Node::wait`] returns soon.
     pub fn stop(&self) {
         self.shared.stop(Stop::Asked);
@@ -224,11 +236,23 @@ impl Node {
     /// # Errors
     /// The handlers cannot be installed.
     pub fn wait_signals(self) -> io::Result<Stop> {
-        let mut signals = Signals::new([SIGTERM, SIGINT])?;
+        self.wait_signals_and(None::<fn()>)
+    }
+    /// The same; where there is something to be read again, SIGHUP asks for that.
+    ///
+    /// # Errors
+    /// As [`Node::wait_signals`].
+    pub fn wait_signals_and(self, read_again: Option<impl Fn() + Send + 'static>) -> io::Result<Stop> {
+        let wanted = [SIGTERM, SIGINT].into_iter().chain(read_again.as_ref().map(|_| SIGHUP));
+        let mut signals = Signals::new(wanted)?;
         let handle = signals.handle();
         let shared = Arc::clone(&self.shared);
         let thread = thread::Builder::new().name("signals".to_owned()).spawn(move || {
-            for _ in signals.forever() {
+            for signal in signals.forever() {
+                if signal == SIGHUP {
+                    read_again.iter().for_each(|read_again| read_again());
+                    continue;
+                }
                 if !shared.config.node.is_data() {
                     return shared.stop(Stop::Asked);
                 }

@@ -99,7 +99,7 @@ fn start(dir: Option<&PathBuf>) -> (Node, Receiver<Result<usize, String>>) {
     })
     .expect("a free port");
     let bound = match dir {
-        Some(dir) => bound.with_files(DataDir::open(dir).expect("nobody else has it").0),
+        Some(dir) => bound.with_files(DataDir::open(dir, apus_redo::Vault::default()).expect("nobody else has it").0),
         None => bound,
     };
     let (tell, told) = channel();

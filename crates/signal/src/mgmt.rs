@@ -206,6 +206,9 @@ pub struct RegisterRep {
     /// The same as `progress`, in figures.
     #[prost(message, optional, tag = "25")]
     pub start: Option<StartProgress>,
+    /// Its files are encrypted, but for those that wait for a checkpoint of everything.
+    #[prost(bool, tag = "26")]
+    pub encrypts: bool,
 }
 
 /// How far a data node is that starts.
@@ -316,6 +319,9 @@ pub struct NodeSummary {
     /// See [`RegisterRep::start`].
     #[prost(message, optional, tag = "27")]
     pub start: Option<StartProgress>,
+    /// See [`RegisterRep::encrypts`].
+    #[prost(bool, tag = "28")]
+    pub encrypts: bool,
 }
 
 /// `StatusConf`.

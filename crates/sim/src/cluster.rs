@@ -17,6 +17,7 @@ use crate::{
     files::{DataRequest, HostDisk, Kept, Write},
     network::{Link, Party},
     reshape::Deaths,
+    vaults::Vaults,
 };
 
 /// Nodes of a simulated cluster and the shape of its network.
@@ -52,6 +53,8 @@ pub struct SimConfig {
     pub has_disk: bool,
     /// What the processes found on their disks: for `build`.
     pub kept: Kept,
+    /// Keys of their files.
+    pub vaults: Vaults,
 }
 
 impl SimConfig {
@@ -76,6 +79,7 @@ impl SimConfig {
             disk: DiskConfig::default(),
             has_disk: true,
             kept: Kept::default(),
+            vaults: Vaults::default(),
         }
     }
 }
@@ -325,7 +329,7 @@ impl Cluster {
         if self.hosts.contains_key(&node) {
             return;
         }
-        let Some(logs) = self.open_logs(node, instances) else { return };
+        let Some(logs) = self.open_logs(node, instances, self.starts + 1) else { return };
         self.note_kept(node, logs);
         self.starts += 1;
         let incarnation = self.starts;
@@ -710,6 +714,7 @@ impl Cluster {
                 Request::Close { node: to } => self.close(End::Worker { node, worker }, to),
                 Request::Write { file, bytes, synced, token, asker } => {
                     self.hosts.get_mut(&node).into_iter().for_each(|host| host.writes += 1);
+                    let bytes = self.config.vaults.of(node, incarnation).seal_file(&file, bytes);
                     self.write_file(node, Write { file, bytes, synced, token, asker, worker, incarnation });
                 }
                 Request::Disk { file, op, token, asker } => {

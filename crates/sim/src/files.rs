@@ -4,6 +4,8 @@
 //! system has taken, and a write that was under way half done. If its machine dies with it, what was not synced may be lost, and the machine
 //! has another boot. What the disk holds when a process starts is in [`Kept`], for whoever makes its blocks.
 //!
+//! Small files are sealed and opened with the keys of [`crate::vaults`], as the runtime does it.
+//!
 //! Data files ([`apus_kernel::Context::disk`]) are on the same disk: their requests go to it as they come, many at a time. Of a process that dies
 //! the first requests of each file are done and the others not. The first sync of a file in a process syncs the names, too.
 
@@ -277,15 +279,21 @@ impl Cluster {
         let is_control = |name: &str| Layout::parse(name).is_some();
         let controls = self.disks.get(&node).map(|host| host.disk.contents(is_control)).unwrap_or_default();
         let Some(layout) = Layout::current(controls.keys().map(String::as_str), 0) else { return false };
-        let is_whole = |content: &[u8]| Control::decode(content).is_ok_and(|control| control.complete.is_some());
-        (0..layout.workers).all(|i| content(&controls, &layout.control_file(i)).is_some_and(is_whole))
+        let vault = self.config.vaults.reader(node);
+        let is_whole = |name: String| {
+            let opened = content(&controls, &name).and_then(|content| vault.open_file(&name, content).ok());
+            opened.is_some_and(|content| Control::decode(&content, &vault).is_ok_and(|c| c.complete.is_some()))
+        };
+        (0..layout.workers).all(|i| is_whole(layout.control_file(i)))
     }
 
     /// What a process finds that starts now.
     pub(crate) fn note_kept(&mut self, node: NodeId, logs: Logs) {
         let is_whole = |name: &str| DataFile::parse(name).is_none() && !name.ends_with(".new");
+        let vault = self.config.vaults.reader(node);
+        let opened = |files| vault.open_all(files).expect("a node has all keys that it had");
         let (boot, files) = match self.disks.get(&node) {
-            Some(host) => (host.boot, host.disk.contents(is_whole)),
+            Some(host) => (host.boot, opened(host.disk.contents(is_whole))),
             None => (0, BTreeMap::new()),
         };
         let found = Found { boot, files, logs };

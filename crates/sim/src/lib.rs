@@ -31,6 +31,7 @@ pub mod settings;
 pub mod shrink;
 mod survey;
 pub mod totals;
+pub mod vaults;
 pub mod workload;
 
 pub use actor::{Actor, ActorId, ActorOutput, Welcome};

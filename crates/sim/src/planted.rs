@@ -40,6 +40,8 @@ pub fn guard(bug: Bug) -> &'static [&'static str] {
         Bug::AckAfterFirstChain | Bug::PrepareNotAwaited => &["before its commit"],
         Bug::LeaseWhileSuspended => &["a lease while the link to a member waits for a connection"],
         // Who turns a chain relies on TCs: nothing that a client could see comes before that.
+        // No client can see it: who has two images of a disk can.
+        Bug::KeyGoesOn => &["seals two blocks"],
         Bug::SwitchForgetsLocks | Bug::SwitchHoldsNobody => &["is turned while transaction"],
         _ => &[],
     }

@@ -99,11 +99,13 @@ impl Cluster {
         self.deaths.insert(node, (requests, with_machine));
     }
     /// The logs that a process begins with; `None`: it has died before.
-    pub(crate) fn open_logs(&mut self, node: NodeId, workers: u8) -> Option<Logs> {
+    pub(crate) fn open_logs(&mut self, node: NodeId, workers: u8, incarnation: u64) -> Option<Logs> {
         let Some(host) = self.disks.get_mut(&node).filter(|_| self.config.has_disk && node.is_data()) else {
             return Some(Logs::default());
         };
+        let vault = self.config.vaults.of(node, incarnation);
         let files = host.disk.contents(|name| name == qmgr::VIEW_FILE || name == qmgr::SYNCED_VIEW_FILE);
+        let files = vault.open_all(files).expect("a node has all keys that it had");
         let kept = qmgr::Kept::read(
             content(&files, qmgr::VIEW_FILE),
             content(&files, qmgr::SYNCED_VIEW_FILE),
@@ -114,7 +116,7 @@ impl Cluster {
         let death = self.deaths.remove(&node);
         let mut dir = HostDirectory { disk: &mut host.disk, left: death.map_or(u64::MAX, |(requests, _)| requests) };
         let mut said = Vec::new();
-        let logs = reshape::open(&mut dir, node, workers, known, &mut |text| said.push(text));
+        let logs = reshape::open(&mut dir, &vault, node, workers, known, &mut |text| said.push(text));
         for text in said {
             self.note(node, &text);
         }

@@ -15,6 +15,7 @@ use crate::{
     clock::RATE_PPM_MAX,
     fault::{Fault, Knob, Round, Schedule, Then, parse_time, time_name},
     promise,
+    vaults::Encryption,
     workload::Kind,
 };
 
@@ -123,6 +124,8 @@ pub struct Settings {
     pub scrub_ns: u64,
     /// How the number of workers changes where no process of a data node is left; 0: never.
     pub change: u64,
+    /// Which of their files are encrypted.
+    pub encryption: Encryption,
     pub schedule: Schedule,
 }
 
@@ -170,6 +173,7 @@ impl Settings {
             checkpoint_bytes: 1 << 20,
             scrub_ns: 0,
             change: 0,
+            encryption: Encryption::Never,
             schedule: Schedule::default(),
         };
         if settings.workload == Kind::Bank && Random::new(seed ^ 0x6c_6172_6765).one_in(LARGE_ONE_IN) {
@@ -283,6 +287,11 @@ impl Settings {
             settings.checkpoint_bytes = [16 << 10, 64 << 10, 256 << 10, 1 << 20][checkpoints.below(4) as usize];
             settings.scrub_ns =
                 [0, 200 * MS, 1_000 * MS, 5_000 * MS][Random::new(seed ^ 0x7363_7262).below(4) as usize];
+            settings.encryption = match Random::new(seed ^ 0x656e_6372).below(4) {
+                0 => Encryption::Always,
+                1 => Encryption::Mixed,
+                _ => Encryption::Never,
+            };
             settings.segment_bytes = [1 << 20, 4 << 20][disks.below(2) as usize];
             for _ in 0..2 + disks.below(3) {
                 let rounds = match disks.below(5) {
@@ -419,6 +428,7 @@ impl Settings {
             ("checkpoint", self.checkpoint_bytes.to_string()),
             ("scrub", time_name(self.scrub_ns)),
             ("change", self.change.to_string()),
+            ("encrypt", (self.encryption as u8).to_string()),
         ]
     }
     /// What must be set to come from `other` to this, as [`Settings::set`] reads it; nothing about the schedule.
@@ -471,6 +481,9 @@ impl Settings {
                 "checkpoint" => self.checkpoint_bytes = small(1 << 40)?.max(4 << 10),
                 "scrub" => self.scrub_ns = parse_time(value)?,
                 "change" => self.change = number()?,
+                "encrypt" => {
+                    self.encryption = [Encryption::Never, Encryption::Always, Encryption::Mixed][small(2)? as usize];
+                }
                 "segment" => self.segment_bytes = small(1 << 30)?.max(1 << 20),
                 _ => return Err(format!("`{name}` cannot be set")),
             }

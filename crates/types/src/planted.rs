@@ -150,6 +150,8 @@ pub enum Bug {
     OldColumnsTaken,
     /// A node that joins is not told what became of transactions, and thinks that it was.
     OutcomesNotCopied,
+    /// A process goes on in an encrypted log with the keys of the one before it.
+    KeyGoesOn,
 }
 
 impl Bug {
@@ -226,6 +228,7 @@ impl Bug {
         Bug::AddedColumnIsNull,
         Bug::OldColumnsTaken,
         Bug::OutcomesNotCopied,
+        Bug::KeyGoesOn,
     ];
 }
 

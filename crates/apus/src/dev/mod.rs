@@ -37,7 +37,7 @@ use self::{
     children::{Child, Patience, Spawner},
     shape::{Shape, Wanted},
 };
-use crate::{discover, tls};
+use crate::{discover, disk_key::DiskKeyArgs, tls};
 
 #[derive(clap::Args)]
 pub struct DevArgs {
@@ -101,6 +101,12 @@ pub struct DevArgs {
     /// Data nodes read all their files again so many hours after they were last (default: as `apus data`)
     #[arg(long, value_name = "HOURS")]
     scrub_hours: Option<f64>,
+    /// As `apus data`, for all data nodes; not in --dir, where it would lie beside what it opens
+    #[command(flatten)]
+    disk_key: DiskKeyArgs,
+    /// As `apus data`
+    #[arg(long)]
+    disk_decrypt: bool,
 }
 
 #[derive(clap::Subcommand)]
@@ -151,6 +157,7 @@ pub fn run(args: DevArgs) -> Result<ExitCode, String> {
     for signal in [SIGINT, SIGTERM] {
         signal_hook::flag::register(signal, stop.clone()).map_err(|e| format!("cannot handle signals: {e}"))?;
     }
+    args.dir.iter().try_for_each(|dir| args.disk_key.check_outside(dir))?;
     let dir = Directory::create(args.keep.clone(), args.dir.clone())?;
     if args.dir.is_some() && (found.is_none() || args.workers.is_some()) {
         shape.write(&dir.path)?;
@@ -281,6 +288,8 @@ struct Nodes {
     transaction_memory: Option<u64>,
     checkpoint_log: Option<u64>,
     scrub_hours: Option<f64>,
+    disk_key: DiskKeyArgs,
+    disk_decrypt: bool,
     /// Data is kept.
     durable: bool,
 }
@@ -363,6 +372,8 @@ impl Nodes {
         args.extend(self.transaction_memory.map(|mib| format!("--transaction-memory={mib}")));
         args.extend(self.checkpoint_log.map(|mib| format!("--checkpoint-log={mib}")));
         args.extend(self.scrub_hours.map(|hours| format!("--scrub-hours={hours}")));
+        args.extend(self.disk_key.arguments());
+        args.extend(self.disk_decrypt.then(|| "--disk-decrypt".to_owned()));
         self.spawner.spawn(&format!("data-{id}"), &args)
     }
 
@@ -500,6 +511,8 @@ impl Cluster {
             transaction_memory: args.transaction_memory,
             checkpoint_log: args.checkpoint_log,
             scrub_hours: args.scrub_hours,
+            disk_key: args.disk_key.clone(),
+            disk_decrypt: args.disk_decrypt,
             durable: args.dir.is_some(),
         };
         for id in 1..=mgmt_nodes {

@@ -62,6 +62,8 @@ const REQUESTS: usize = 3;
 const UNSYNCED: u64 = 16 << 20;
 /// After one that was given up.
 const RETRY_NS: u64 = 1_000_000_000;
+/// Between two of everything because of files that are of another kind.
+const OTHER_KIND_NS: u64 = 10_000_000_000;
 /// Whoever makes epochs restorable is told again that one waits.
 const HURRY_TICKS: u64 = 100_000_000 / TICK_NS;
 /// Commits that a checkpoint remembers, as a restart does.
@@ -78,6 +80,15 @@ pub(super) enum Step {
     Synced(u32),
 }
 
+/// Why nothing that is on the disk is to be needed any more.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(super) enum Forced {
+    /// Something is damaged.
+    Damaged,
+    /// Something is in the clear, and files are to be encrypted, or the other way round.
+    OtherKind,
+}
+
 /// Of one instance.
 pub(super) struct Checkpoints {
     /// The log may grow by so many bytes.
@@ -91,8 +102,8 @@ pub(super) struct Checkpoints {
     begun_at: u64,
     pub found: u64,
     retry_at: u64,
-    /// One of everything begins, however little the log has grown: something before it on the disk is damaged.
-    is_forced: bool,
+    /// One of everything begins, however little the log has grown.
+    forced: Option<Forced>,
     /// As told by the rounds of epochs; whether epochs become restorable at all.
     restorable: Epoch,
     possible: bool,
@@ -150,7 +161,7 @@ impl Checkpoints {
             begun_at: 0,
             found: 0,
             retry_at: 0,
-            is_forced: false,
+            forced: None,
             restorable: Epoch(0),
             possible: false,
             stepping: false,
@@ -180,7 +191,10 @@ impl Checkpoints {
         self.possible && self.grown(written) >= least
     }
     pub fn is_forced(&self) -> bool {
-        self.is_forced
+        self.forced.is_some()
+    }
+    pub fn force(&mut self, why: Forced) {
+        (self.forced, self.counted) = (Some(why), None);
     }
     /// A new process has nothing under way.
     pub fn reset(&mut self) {
@@ -264,9 +278,22 @@ impl Redo {
         if bytes > 0 {
             ctx.probe("ldm: the log is cut");
         }
-        if std::mem::take(&mut done.is_forced) {
-            self.scrub_again(walk.file, ctx);
+        match done.forced.take() {
+            Some(Forced::Damaged) => self.scrub_again(walk.file, ctx),
+            Some(Forced::OtherKind) => self.tell_kind(walk.file, ctx),
+            None => {}
         }
+    }
+
+    /// Once more, if a transaction still had a change in an older segment.
+    fn tell_kind(&mut self, file: u32, ctx: &mut Context<'_>) {
+        if !self.is_of_one_kind() {
+            self.checkpoints.retry_at = ctx.now() + OTHER_KIND_NS;
+            return self.checkpoints.force(Forced::OtherKind);
+        }
+        ctx.probe("ldm: all files are encrypted, or none");
+        let how = if self.encrypts() { "encrypted" } else { "in the clear" };
+        ctx.log(format_args!("checkpoint {file} has everything: all that counts of this log is {how} now"));
     }
 
     /// The file cannot be written.
@@ -281,8 +308,7 @@ impl Redo {
 
     /// What is on the disk is not what was written. It is all in memory: the next checkpoint has everything, and needs nothing of before.
     pub fn write_all_anew(&mut self, ctx: &mut Context<'_>) {
-        self.checkpoints.is_forced = true;
-        self.checkpoints.counted = None;
+        self.checkpoints.force(Forced::Damaged);
         self.give_up_checkpoint("a file that it needs is damaged", ctx);
     }
 
@@ -314,7 +340,8 @@ impl LocalDataManager {
         let Some(redo) = self.redo.as_mut().filter(|redo| redo.is_open()) else { return };
         let written = redo.written();
         let checkpoints = &redo.checkpoints;
-        let is_due = checkpoints.possible && (checkpoints.is_forced || checkpoints.grown(written) >= checkpoints.every);
+        let is_due =
+            checkpoints.possible && (checkpoints.is_forced() || checkpoints.grown(written) >= checkpoints.every);
         if checkpoints.last_one.is_some() {
             self.try_list_checkpoint(ctx);
             self.tick_last_one(ctx);

@@ -31,7 +31,9 @@ use apus_kernel::{
     Context, DataFile, DiskOp, jam,
     limits::{DISK_BYTES_MAX, DISK_PIECE_MAX, DISK_REQUESTS_MAX},
 };
-use apus_redo::{Checkpoint, Control, End, Entry, LogId, LogKind, Place, Reader as LogReader, Step, Useless, Writer};
+use apus_redo::{
+    Checkpoint, Control, End, Entry, LogId, LogKind, Place, Reader as LogReader, Step, Useless, Vault, Writer,
+};
 use apus_signal::{
     BlockId, BlockRef, Kind,
     copy::CopyRowsConf,
@@ -49,7 +51,7 @@ use apus_types::{
 
 use super::{
     LocalDataManager,
-    checkpoint::{self, Checkpoints},
+    checkpoint::{self, Checkpoints, Forced},
     checkpoint_speed::{LATE_BYTES, LATE_NS},
     disk_health::DiskHealth,
     harden::{self, Hardening},
@@ -119,6 +121,8 @@ pub(super) struct Redo {
     pub state: State,
     pub control: Control,
     control_file: String,
+    /// Has keys for the files that are begun, if they are to be encrypted.
+    vault: Vault,
     pub checkpoints: Checkpoints,
     pub scrub: Scrub,
     /// Number of the control file's newest content, and of the one that is on disk.
@@ -173,7 +177,7 @@ impl Redo {
         let control_file = disk.logs.layout.control_file(instance);
         let control = disk.files.get(&control_file).map(Vec::as_slice);
         let mut state = State::Found;
-        match control.map(Control::decode) {
+        match control.map(|content| Control::decode(content, &disk.vault)) {
             _ if !disk.logs.damage.is_empty() => (found.exists, found.damage) = (true, disk.logs.damage.clone()),
             None => {}
             Some(Ok(control)) if (control.id.node, control.id.instance) == (node, instance) => {
@@ -200,6 +204,7 @@ impl Redo {
             scrub: Scrub::default(),
             control: of_log,
             control_file,
+            vault: disk.vault.clone(),
             control_token: 0,
             control_written: 0,
             control_retry_at: None,
@@ -387,10 +392,12 @@ impl Redo {
         if std::mem::take(&mut self.no_room) {
             ctx.log(format_args!("the disk has room for the log again"));
         }
+        let key = self.vault.new_key();
         self.control.segments.push(segment);
+        self.control.keys.set(segment, 0, key.clone());
         self.put_control(ctx);
         if let Some(writer) = &mut self.writer {
-            writer.add_segment(segment);
+            writer.add_segment(segment, key);
         }
         self.write(ctx);
     }
@@ -533,10 +540,11 @@ impl Redo {
             && self.has_room(ctx)
             && let Some(at) = self.control.useless.iter().rposition(|useless| Some(*useless) != kept)
         {
-            let file = match self.control.useless.swap_remove(at) {
-                Useless::Segment(number) => DataFile::redo(self.me.instance, number),
-                Useless::Checkpoint(number) => DataFile::checkpoint(self.me.instance, number),
+            let (number, file) = match self.control.useless.swap_remove(at) {
+                Useless::Segment(number) => (number, DataFile::redo(self.me.instance, number)),
+                Useless::Checkpoint(number) => (number, DataFile::checkpoint(self.me.instance, number)),
             };
+            self.control.keys.forget(number);
             self.ask_file(file, DiskOp::Remove, Asked::Remove, ctx);
         }
     }
@@ -564,6 +572,9 @@ impl Redo {
 
     // ---- what checkpoints need
 
+    pub fn encrypts(&self) -> bool {
+        self.vault.encrypts()
+    }
     pub fn instance(&self) -> u8 {
         self.me.instance
     }
@@ -597,8 +608,10 @@ impl Redo {
         self.control.useless.push(Useless::Checkpoint(file));
         // A process before this one may have begun it and died before it was listed.
         self.ask_file(DataFile::checkpoint(self.me.instance, file), DiskOp::Remove, Asked::Remove, ctx);
+        let key = self.vault.new_key();
+        self.control.keys.set(file, 0, key.clone());
         let mut writer = Writer::new(&self.control.of_checkpoint(file));
-        writer.add_segment(file);
+        writer.add_segment(file, key);
         Some((file, writer, self.place()))
     }
     /// The checkpoint counts, and the log begins at `start`; checkpoints before the newest `most` have no page any more that counts. How many segments go.
@@ -668,6 +681,7 @@ impl Redo {
     /// All that is restored is in memory: what is above is void from now on.
     pub fn restored(&mut self, end: &End, order: Restore, ctx: &mut Context<'_>) {
         let (restored, begins) = (Epoch(order.restored), Epoch(order.begins));
+        let end = &self.renew_keys(end, ctx);
         let mut writer = Writer::resume(&self.control, end);
         // What was read may be in the system's memory alone, if the process that wrote it was killed: the first mark syncs it, too.
         let segments = &self.control.segments;
@@ -683,6 +697,30 @@ impl Redo {
         self.void(restored, begins, ctx);
         (self.flush, self.state) = (true, State::Restored(order));
         self.write(ctx);
+    }
+    /// The process before may have written behind the end of its log what is lost, or half there: the numbers of those blocks are given again, under keys that have never had them.
+    /// Where the log goes on: behind a segment in which something is not as files are to be from now on, encrypted or in the clear, and a checkpoint of everything has all such files go.
+    fn renew_keys(&mut self, end: &End, ctx: &mut Context<'_>) -> End {
+        let (keys, encrypts) = (&mut self.control.keys, self.vault.encrypts());
+        let is_as_wanted = |segment: &u32| end.at == 0 || keys.are_all(*segment, end.at, encrypts);
+        let at = if end.segments.first().is_none_or(is_as_wanted) { end.at } else { self.control.segment_bytes };
+        if !planted(Bug::KeyGoesOn) {
+            for (index, segment) in end.segments.iter().enumerate() {
+                keys.set(*segment, if index == 0 { at } else { 0 }, self.vault.new_key());
+            }
+        }
+        if !self.is_of_one_kind() {
+            ctx.probe("ldm: files are to be encrypted, or not any more");
+            self.checkpoints.force(Forced::OtherKind);
+        }
+        End { at, ..end.clone() }
+    }
+    /// All that counts is encrypted, if files are to be, or all of it is in the clear.
+    pub fn is_of_one_kind(&self) -> bool {
+        let Control { segments, checkpoints, keys, segment_bytes, .. } = &self.control;
+        let segments = segments.iter().map(|segment| (*segment, *segment_bytes));
+        let checkpoints = checkpoints.iter().map(|checkpoint| (checkpoint.file, checkpoint.bytes));
+        segments.chain(checkpoints).all(|(file, bytes)| keys.are_all(file, bytes, self.vault.encrypts()))
     }
     pub fn void(&mut self, restored: Epoch, begins: Epoch, ctx: &mut Context<'_>) {
         let from = Epoch(restored.0 + 1);

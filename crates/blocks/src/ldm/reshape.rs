@@ -26,7 +26,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use apus_kernel::{DataFile, Directory, limits::FILE_BYTES_MAX};
-use apus_redo::{Checkpoint, Control, Entry, Layout, LogId, LogKind, Reader as LogReader, SEGMENT_BYTES, Step, Writer};
+use apus_redo::{
+    Checkpoint, Closed, Control, Entry, Layout, LogId, LogKind, OVERHEAD_BYTES, Reader as LogReader, SEGMENT_BYTES,
+    Step, Unread, Vault, Writer,
+};
 use apus_signal::{Reader, copy::CopiedRow, ldm::PreparedRow};
 use apus_types::{
     Chain, Epoch, NodeId, PartitionId, TransId,
@@ -47,6 +50,8 @@ pub struct Logs {
 
 /// Says that there may be files that no control file lists.
 const MARKER: &str = "workers-change";
+/// Most bytes of a control file on the disk.
+const FILE_BYTES: u32 = (FILE_BYTES_MAX + OVERHEAD_BYTES) as u32;
 /// So many bytes are written at once.
 const FLUSH_BYTES: usize = 256 << 10;
 
@@ -64,6 +69,7 @@ enum Failure {
 /// For people: the disk does not let it. What was there counts as before.
 pub fn open(
     dir: &mut dyn Directory,
+    vault: &Vault,
     node: NodeId,
     workers: u8,
     known: u8,
@@ -78,7 +84,7 @@ pub fn open(
         return Ok(Logs { layout: new, damage: String::new(), next: taken + 1 });
     };
     if is_marked {
-        sweep(dir, old)?;
+        sweep(dir, vault, old)?;
     }
     if old.workers == workers {
         return Ok(Logs { layout: old, ..Logs::default() });
@@ -91,14 +97,14 @@ pub fn open(
         )
     };
     dir.put(MARKER, format!("from {} to {workers} workers\n", old.workers).as_bytes()).map_err(unwritten)?;
-    match convert(dir, node, old, new, taken) {
+    match convert(dir, vault, node, old, new, taken) {
         Ok(()) => {
-            sweep(dir, new)?;
+            sweep(dir, vault, new)?;
             say(format!("it has the logs of {workers} workers"));
             Ok(Logs { layout: new, ..Logs::default() })
         }
         Err(Failure::Damaged(why)) => {
-            sweep_but(dir, old, true)?;
+            sweep_but(dir, vault, old, true)?;
             Ok(Logs { layout: new, damage: format!("of {} workers: {why}", old.workers), next: taken + 1 })
         }
         Err(Failure::Unwritten(why)) => Err(unwritten(why)),
@@ -106,14 +112,15 @@ pub fn open(
 }
 
 /// Removes what no control file of this layout lists, if all of these can be read.
-fn sweep(dir: &mut dyn Directory, layout: Layout) -> Result<(), String> {
-    sweep_but(dir, layout, false)
+fn sweep(dir: &mut dyn Directory, vault: &Vault, layout: Layout) -> Result<(), String> {
+    sweep_but(dir, vault, layout, false)
 }
-fn sweep_but(dir: &mut dyn Directory, layout: Layout, keeps_marker: bool) -> Result<(), String> {
+fn sweep_but(dir: &mut dyn Directory, vault: &Vault, layout: Layout, keeps_marker: bool) -> Result<(), String> {
     let mut kept = BTreeSet::new();
     for instance in 0..layout.workers {
         let name = layout.control_file(instance);
-        let Ok(control) = Control::decode(&dir.read(&name, 0, FILE_BYTES_MAX as u32)?) else { return Ok(()) };
+        let Ok(content) = vault.open_file(&name, &dir.read(&name, 0, FILE_BYTES)?) else { return Ok(()) };
+        let Ok(control) = Control::decode(&content, vault) else { return Ok(()) };
         kept.extend(control.segments.iter().map(|n| DataFile::redo(instance, *n).to_string()));
         kept.extend(control.checkpoints.iter().map(|c| DataFile::checkpoint(instance, c.file).to_string()));
         kept.insert(name);
@@ -141,6 +148,8 @@ struct Old {
 
 /// A log that is made, and its checkpoint.
 struct New {
+    /// Has keys for their files, if these are to be encrypted.
+    vault: Vault,
     control: Control,
     log: Writer,
     file: u32,
@@ -151,8 +160,15 @@ struct New {
     count: u16,
 }
 
-fn convert(dir: &mut dyn Directory, node: NodeId, old: Layout, new: Layout, taken: u32) -> Result<(), Failure> {
-    let mut logs = read_controls(dir, node, old)?;
+fn convert(
+    dir: &mut dyn Directory,
+    vault: &Vault,
+    node: NodeId,
+    old: Layout,
+    new: Layout,
+    taken: u32,
+) -> Result<(), Failure> {
+    let mut logs = read_controls(dir, vault, node, old)?;
     let cluster = logs.iter().map(|log| log.control.id.cluster).max().unwrap_or(0);
     if logs.iter().any(|log| log.control.id.cluster != cluster) {
         return Err(Failure::Damaged("the logs are of different clusters".to_owned()));
@@ -160,7 +176,7 @@ fn convert(dir: &mut dyn Directory, node: NodeId, old: Layout, new: Layout, take
     let segment_bytes = logs.iter().map(|log| log.control.segment_bytes).max().unwrap_or(SEGMENT_BYTES);
     let make = |instance| {
         let id = LogId { cluster, node, instance, kind: LogKind::Redo };
-        New::new(Control { next: taken + 1, ..Control::empty(id, segment_bytes) })
+        New::new(Control { next: taken + 1, ..Control::empty(id, segment_bytes) }, vault)
     };
     let mut made: Vec<New> = (0..new.workers).map(make).collect();
     for log in &mut logs {
@@ -183,21 +199,30 @@ fn convert(dir: &mut dyn Directory, node: NodeId, old: Layout, new: Layout, take
     }
     for log in &made {
         let name = new.control_file(log.control.id.instance);
-        dir.put(&name, &log.control.encode()).map_err(Failure::Unwritten)?;
+        let content = vault.seal_file(&name, log.control.encode());
+        dir.put(&name, &content).map_err(Failure::Unwritten)?;
     }
     Ok(())
 }
 
-fn read_controls(dir: &mut dyn Directory, node: NodeId, layout: Layout) -> Result<Vec<Old>, Failure> {
+fn read_controls(dir: &mut dyn Directory, vault: &Vault, node: NodeId, layout: Layout) -> Result<Vec<Old>, Failure> {
     let mut logs = Vec::new();
     for instance in 0..layout.workers {
         let name = layout.control_file(instance);
-        let content = dir.read(&name, 0, FILE_BYTES_MAX as u32).map_err(Failure::Damaged)?;
+        let content = dir.read(&name, 0, FILE_BYTES).map_err(Failure::Damaged)?;
         if content.is_empty() {
             return Err(Failure::Damaged("the log of a worker is missing".to_owned()));
         }
-        let control =
-            Control::decode(&content).map_err(|why| Failure::Damaged(format!("the control file {name} {why}")))?;
+        let of_file = |why: String| format!("the control file {name} {why}");
+        let content = vault.open_file(&name, &content).map_err(|why| match why {
+            // Whoever opened the directory has seen to it that its keys are here.
+            Closed::NoKey(_) | Closed::Version(_) => Failure::Unwritten(of_file(why.to_string())),
+            Closed::Damaged(why) => Failure::Damaged(of_file(why)),
+        })?;
+        let control = Control::decode(&content, vault).map_err(|why| match why {
+            Unread::NoKey(_) => Failure::Unwritten(of_file(why.to_string())),
+            Unread::Other(why) => Failure::Damaged(of_file(why)),
+        })?;
         if (control.id.node, control.id.instance) != (node, instance) {
             return Err(Failure::Damaged(format!("the control file {name} is of data node {}", control.id.node)));
         }
@@ -437,13 +462,15 @@ fn one<T: PartialEq>(mut all: impl Iterator<Item = T>) -> Option<T> {
 }
 
 impl New {
-    fn new(mut control: Control) -> New {
+    fn new(mut control: Control, vault: &Vault) -> New {
         let file = control.next;
         control.next += 1;
+        let key = vault.new_key();
+        control.keys.set(file, 0, key.clone());
         let mut checkpoint = Writer::new(&control.of_checkpoint(file));
-        checkpoint.add_segment(file);
+        checkpoint.add_segment(file, key);
         let log = Writer::new(&control);
-        New { log, control, file, checkpoint, checkpoint_bytes: 0, rows: Vec::new(), count: 0 }
+        New { vault: vault.clone(), log, control, file, checkpoint, checkpoint_bytes: 0, rows: Vec::new(), count: 0 }
     }
     fn append(&mut self, dir: &mut dyn Directory, entry: &Entry<'_>, epoch: Epoch) -> Result<(), Failure> {
         self.log.append(entry);
@@ -458,7 +485,9 @@ impl New {
                 dir.allocate(&name, self.control.segment_bytes)?;
                 self.control.next += 1;
                 self.control.segments.push(number);
-                self.log.add_segment(number);
+                let key = self.vault.new_key();
+                self.control.keys.set(number, 0, key.clone());
+                self.log.add_segment(number, key);
                 continue;
             };
             dir.write(&DataFile::redo(self.control.id.instance, block.segment).to_string(), block.at, &block.bytes)?;

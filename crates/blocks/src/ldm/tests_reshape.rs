@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use apus_kernel::{DataFile, Directory};
-use apus_redo::{Checkpoint, Control, Entry, Layout, LogId, LogKind, Reader as LogReader, Step, Writer};
+use apus_redo::{Checkpoint, Control, Entry, Layout, LogId, LogKind, Reader as LogReader, Step, Vault, Writer};
 use apus_signal::{Reader, copy::CopiedRow, ldm::PreparedRow};
 use apus_types::{Chain, Epoch, NodeId, PartitionId, TableId, TransId};
 
@@ -52,7 +52,9 @@ impl Directory for Files {
         Ok(())
     }
     fn allocate(&mut self, file: &str, _: u64) -> Result<(), String> {
-        self.count().map(|()| drop(self.files.entry(file.to_owned()).or_default()))
+        self.count()?;
+        self.files.entry(file.to_owned()).or_default();
+        Ok(())
     }
     fn sync(&mut self, _: &str) -> Result<(), String> {
         self.count()
@@ -96,7 +98,8 @@ fn said(files: &Files) -> Said {
     let layout = Layout::current(files.files.keys().map(String::as_str), 0).expect("there are logs");
     let (mut said, mut from, mut are_complete) = (Said { saved: u64::MAX, ..Said::default() }, 0, true);
     for instance in 0..layout.workers {
-        let control = Control::decode(&files.files[&layout.control_file(instance)]).expect("it is whole");
+        let control =
+            Control::decode(&files.files[&layout.control_file(instance)], &Vault::default()).expect("it is whole");
         let mut rows = Rows::new(&mut said, layout.workers, &control);
         let mut load = Load::new(control.checkpoints.clone());
         while let Some(current) = &mut load {
@@ -243,7 +246,7 @@ impl Log {
         while self.writer.buffered() > 0 {
             let Some(block) = self.writer.take(Epoch(self.epoch), Vec::new()) else {
                 self.control.segments.push(self.control.next);
-                self.writer.add_segment(self.control.next);
+                self.writer.add_segment(self.control.next, None);
                 self.control.next += 1;
                 continue;
             };
@@ -279,7 +282,7 @@ impl Log {
         self.control.next += 1;
         let of = self.control.of_checkpoint(file);
         let mut writer = Writer::new(&of);
-        writer.add_segment(file);
+        writer.add_segment(file, None);
         writer.append(&Entry::Commits { ids: &Entry::commit_id(trans(seq)) });
         for &(partition, page, row, image) in pages {
             let partition = PartitionId(partition);
@@ -353,7 +356,7 @@ fn directory() -> Files {
 }
 
 fn open(files: &mut Files, workers: u8) -> Result<reshape::Logs, String> {
-    reshape::open(files, NODE, workers, 2, &mut |_| ())
+    reshape::open(files, &Vault::default(), NODE, workers, 2, &mut |_| ())
 }
 
 #[test]
@@ -410,7 +413,7 @@ fn it_may_die_at_any_request() {
 fn is_listed(files: &Files, file: DataFile) -> bool {
     let layout = Layout::current(files.files.keys().map(String::as_str), 0).expect("there are logs");
     let Some(content) = files.files.get(&layout.control_file(file.instance)) else { return false };
-    let control = Control::decode(content).expect("it is whole");
+    let control = Control::decode(content, &Vault::default()).expect("it is whole");
     control.segments.contains(&file.number) || control.checkpoints.iter().any(|c| c.file == file.number)
 }
 
@@ -419,7 +422,8 @@ fn is_listed(files: &Files, file: DataFile) -> bool {
 fn a_node_that_was_being_filled_can_say_so_afterwards() {
     let filled = |change: fn(&mut Control, &mut Control)| {
         let mut files = directory();
-        let [mut a, mut b] = [0, 1].map(|i| Control::decode(&files.files[&format!("redo-{i}.ctl")]).expect("whole"));
+        let [mut a, mut b] =
+            [0, 1].map(|i| Control::decode(&files.files[&format!("redo-{i}.ctl")], &Vault::default()).expect("whole"));
         change(&mut a, &mut b);
         files.put("redo-0.ctl", &a.encode()).expect("it lives");
         files.put("redo-1.ctl", &b.encode()).expect("it lives");
@@ -455,6 +459,6 @@ fn logs_that_are_damaged_stay_and_are_told_of() {
     let mut lacks = directory();
     lacks.files.remove("redo-1.ctl");
     assert!(open(&mut lacks, 1).is_ok_and(|logs| logs.damage.contains("missing")), "the view has told of two");
-    let logs = reshape::open(&mut Files::default(), NODE, 4, 2, &mut |_| ()).expect("it lives");
+    let logs = reshape::open(&mut Files::default(), &Vault::default(), NODE, 4, 2, &mut |_| ()).expect("it lives");
     assert_eq!((logs.layout, logs.damage.as_str()), (Layout { workers: 4, change: 0 }, ""), "a new directory");
 }

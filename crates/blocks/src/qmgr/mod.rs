@@ -675,6 +675,7 @@ impl Membership {
             progress: self.progress(now),
             start: self.start_progress(now),
             memory: Some(crate::buffers::usage(&self.memory)),
+            encrypts: self.restart.encrypts,
         };
         self.tell_managers(Kind::RegisterRep, &rep, ctx);
         if self.freeze.is_frozen() {

@@ -47,6 +47,7 @@ pub(super) const EPOCH_GAP: u64 = 1 << 16;
 pub(super) struct Restart {
     /// The node has a disk for its logs.
     pub(super) has_disk: bool,
+    pub(super) encrypts: bool,
     /// Version of the dictionary on it.
     pub(super) dictionary: u64,
     /// For people: it is there, and cannot be read.
@@ -189,6 +190,7 @@ impl Restart {
             read.map_or_else(|damage| (0, damage), |version| (version, String::new()));
         Restart {
             has_disk: config.disk.is_some(),
+            encrypts: config.disk.as_ref().is_some_and(|disk| disk.vault.encrypts()),
             dictionary,
             dictionary_damage,
             view,

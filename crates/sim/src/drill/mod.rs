@@ -43,6 +43,7 @@ use crate::{
     promise::{gap_ns, goes_back_to_disks, is_all_dark, serves_on, touches_arbitrator},
     reshape,
     settings::Settings,
+    vaults::Vaults,
 };
 
 const US: u64 = 1_000;
@@ -242,6 +243,7 @@ fn build(
     settings: &Settings,
     kept: Kept,
     count: Rc<Cell<u8>>,
+    vaults: Vaults,
 ) -> impl FnMut(&WorkerConfig, bool) -> Vec<Box<dyn Block>> + 'static {
     let s = settings.clone();
     let (groups, replicas) = (u32::from(s.groups), u32::from(s.replicas));
@@ -292,6 +294,7 @@ fn build(
             disk: s.durable.then(|| OnDisk {
                 files: kept_files(&kept, who.node),
                 logs: kept.borrow().get(&who.node).map(|found| found.logs.clone()).unwrap_or_default(),
+                vault: vaults.of(who.node, who.incarnation),
                 segment_bytes: s.segment_bytes,
                 checkpoint_bytes: s.checkpoint_bytes,
                 scrub_ns: s.scrub_ns,
@@ -329,13 +332,14 @@ impl<W: Workload> Drill<'_, W> {
             row_permille: settings.row_permille,
             spent_max_ns: SPENT_MAX_NS,
             link_all: false,
+            vaults: Vaults::new(settings.seed, settings.encryption),
             ..SimConfig::new(&nodes)
         };
-        let kept = Kept::clone(&config.kept);
+        let (kept, vaults) = (Kept::clone(&config.kept), config.vaults.clone());
         let count = Rc::new(Cell::new(settings.workers));
         let mut drill = Drill {
             settings,
-            cluster: Cluster::with_rejoin(settings.seed, config, build(settings, kept, Rc::clone(&count))),
+            cluster: Cluster::with_rejoin(settings.seed, config, build(settings, kept, Rc::clone(&count), vaults)),
             workload,
             clients: Vec::new(),
             next_client: 0,

@@ -9,6 +9,7 @@ mod data_files;
 mod departs;
 mod disk;
 mod dropped;
+mod encryption;
 mod exactly_once;
 mod failed_sync;
 mod failures;

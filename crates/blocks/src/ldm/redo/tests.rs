@@ -12,7 +12,7 @@ fn changes_are_refused_while_there_is_no_memory_for_the_log() {
     let (node, memory) = (NodeId(1), MemoryManager::new(40 * MIB as u64));
     let config = WorkerConfig { node, worker: 0, instances: 1, control: false, incarnation: 1, seed: 1 };
     let mut worker = Worker::new(config);
-    let mut redo = Redo::new(node, 0, None, 64 * MIB as u64);
+    let mut redo = Redo::new(node, 0, &OnDisk { segment_bytes: 64 * MIB as u64, ..OnDisk::default() });
     redo.writer = Some(Writer::new(&redo.control));
     let me = redo.me;
     let mut follow = |redo: &mut Redo| worker.with_context(me, |ctx| redo.follow_memory(&memory, ctx));
@@ -30,7 +30,7 @@ fn changes_are_refused_while_there_is_no_memory_for_the_log() {
     let log = || memory.usage().find(|u| u.region == Region::Log).expect("it is there");
     assert!(log().refused > 0 && log().used <= log().maximum);
     let writer = redo.writer.as_mut().expect("it was made");
-    writer.add_segment(1);
+    writer.add_segment(1, None);
     while writer.take(Epoch(1), Vec::new()).is_some() {}
     follow(&mut redo);
     assert_eq!((redo.refusal(), log().used), (None, 0));

@@ -14,7 +14,8 @@ use std::{
     task::Poll,
 };
 
-use apus_types::hash::hash_key;
+use apus_redo::key::{FileCipher as _, TAG_BYTES};
+use apus_vault::{Cipher, DiskKeys};
 
 use super::BYTES_MAX_DEFAULT;
 use crate::engine::{
@@ -24,8 +25,8 @@ use crate::engine::{
 
 /// What the names of files begin with, as long as they have one.
 const NAME: &str = "apus-spill-";
-/// In front of the bytes of a chunk: where it is, how long it is, and a hash of what follows with both.
-pub const HEADER_BYTES: usize = 24;
+/// In front of the bytes of a chunk, which are encrypted: the tag, which is over them, their place and their length.
+pub const HEADER_BYTES: usize = TAG_BYTES;
 
 /// Where the statements of a SQL node keep rows, and how many.
 #[derive(Debug)]
@@ -137,6 +138,7 @@ struct Inner {
 #[derive(Debug)]
 struct Open {
     file: fs::File,
+    key: Cipher,
     space: Arc<Space>,
     bytes: u64,
 }
@@ -166,7 +168,7 @@ impl File {
         let by = space.clone();
         let opened = on_helper(env, move || by.open()).await?;
         let file = opened.map_err(|e| errors::cannot_make_spill_file(space.directory(), &e))?;
-        let open = Some(Open { file, space: space.clone(), bytes: 0 });
+        let open = Some(Open { file, key: DiskKeys::unkept(), space: space.clone(), bytes: 0 });
         Ok(File(Arc::new(Inner { open, space, end: AtomicU64::new(0) })))
     }
 
@@ -181,52 +183,49 @@ impl File {
             at: end.fetch_add(bytes.len() as u64, Relaxed),
             length: u32::try_from(bytes.len()).map_err(|_| errors::internal("a chunk of gigabytes"))?,
         };
-        chunk.seal(&mut bytes);
         let own = self.clone();
-        let write = move || (own.file().and_then(|file| file.write_all_at(&bytes, chunk.at)), bytes);
+        let write = move || (own.open().and_then(|open| chunk.write(open, &mut bytes)), bytes);
         let (written, bytes) = on_helper(env, write).await?;
         written.map_err(|e| errors::cannot_write_spill_file(space.directory(), &e))?;
         Ok((chunk, bytes))
     }
 
-    /// Reads a chunk into a buffer, header and all.
+    /// Reads a chunk into a buffer, with room for a header in front.
     ///
     /// # Errors
     /// 1024 when it cannot be read, or is not what was written; KILL, the deadline.
     pub async fn read(&self, chunk: Chunk, mut bytes: Vec<u8>, env: &Env) -> Result<Vec<u8>> {
         bytes.resize(chunk.length as usize, 0);
         let own = self.clone();
-        let read = move || (own.file().and_then(|file| file.read_exact_at(&mut bytes, chunk.at)), bytes);
-        let (read, bytes) = on_helper(env, read).await?;
+        let read = move || own.open().and_then(|open| chunk.read(open, bytes));
         let directory = self.0.space.directory();
-        read.map_err(|e| errors::cannot_read_spill_file(directory, &e.to_string()))?;
-        if !chunk.is_sealed(&bytes) {
-            return Err(errors::cannot_read_spill_file(directory, "what is there is not what was written"));
-        }
-        Ok(bytes)
+        on_helper(env, read).await?.map_err(|e| errors::cannot_read_spill_file(directory, &e.to_string()))
     }
 
-    fn file(&self) -> io::Result<&fs::File> {
-        self.0.open.as_ref().map(|open| &open.file).ok_or_else(|| io::Error::other("a closed file"))
+    fn open(&self) -> io::Result<&Open> {
+        self.0.open.as_ref().ok_or_else(|| io::Error::other("a closed file"))
     }
 }
 
 impl Chunk {
-    fn seal(self, bytes: &mut [u8]) {
-        let (header, rest) = bytes.split_at_mut(HEADER_BYTES);
-        header[..8].copy_from_slice(&self.at.to_le_bytes());
-        header[8..16].copy_from_slice(&u64::from(self.length).to_le_bytes());
-        let hash = self.hash(rest);
-        header[16..].copy_from_slice(&hash.to_le_bytes());
+    /// What its tag is over, besides its bytes.
+    fn context(self) -> [u8; 12] {
+        let mut context = [0; 12];
+        context[..8].copy_from_slice(&self.at.to_le_bytes());
+        context[8..].copy_from_slice(&self.length.to_le_bytes());
+        context
     }
-    fn is_sealed(self, bytes: &[u8]) -> bool {
-        let Some((header, rest)) = bytes.split_at_checked(HEADER_BYTES) else { return false };
-        header[..8] == self.at.to_le_bytes()
-            && header[8..16] == u64::from(self.length).to_le_bytes()
-            && header[16..] == self.hash(rest).to_le_bytes()
+    /// A place is written once, so it is the nonce.
+    fn write(self, Open { file, key, .. }: &Open, bytes: &mut [u8]) -> io::Result<()> {
+        let (header, content) = bytes.split_at_mut(HEADER_BYTES);
+        header.copy_from_slice(&key.seal(self.at, &self.context(), content));
+        file.write_all_at(bytes, self.at)
     }
-    fn hash(self, rest: &[u8]) -> u64 {
-        hash_key(rest) ^ self.at.rotate_left(32) ^ u64::from(self.length)
+    fn read(self, Open { file, key, .. }: &Open, mut bytes: Vec<u8>) -> io::Result<Vec<u8>> {
+        file.read_exact_at(&mut bytes, self.at)?;
+        let sealed = bytes.split_first_chunk_mut();
+        let is_whole = sealed.is_some_and(|(tag, content)| key.open_in_place(self.at, &self.context(), content, tag));
+        if is_whole { Ok(bytes) } else { Err(io::Error::other("what is there is not what was written")) }
     }
 }
 
@@ -273,11 +272,20 @@ mod tests {
             let (second, buffer) = file.append(chunk(b"two!"), &env).await.unwrap();
             assert_eq!(env.spill_space().used(), 2 * HEADER_BYTES as u64 + 7);
             assert_eq!(&file.read(first, buffer, &env).await.unwrap()[HEADER_BYTES..], b"one");
-            file.file().unwrap().write_all_at(b"?", second.at + HEADER_BYTES as u64 + 3).unwrap();
+            let disk = &file.open().unwrap().file;
+            let mut raw = vec![0; 2 * HEADER_BYTES + 7];
+            disk.read_exact_at(&mut raw, 0).unwrap();
+            assert!(!raw.windows(3).any(|bytes| bytes == b"one" || bytes == b"two"), "the disk has no text");
+            let other = File::create(&env).await.unwrap();
+            other.append(chunk(b"one"), &env).await.unwrap();
+            let mut same = vec![0; HEADER_BYTES + 3];
+            other.open().unwrap().file.read_exact_at(&mut same, 0).unwrap();
+            assert_ne!(same[..], raw[..HEADER_BYTES + 3], "each file has a key of its own");
+            disk.write_all_at(b"?", second.at + HEADER_BYTES as u64 + 3).unwrap();
             assert_eq!(file.read(second, Vec::new(), &env).await.unwrap_err().errno, 1024, "a changed byte");
             let elsewhere = Chunk { at: first.at, length: first.length - 1 };
             assert_eq!(file.read(elsewhere, Vec::new(), &env).await.unwrap_err().errno, 1024, "another length");
-            file.file().unwrap().set_len(5).unwrap();
+            file.open().unwrap().file.set_len(5).unwrap();
             assert_eq!(file.read(first, Vec::new(), &env).await.unwrap_err().errno, 1024, "cut off");
         });
     }

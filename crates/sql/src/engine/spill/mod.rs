@@ -14,8 +14,11 @@
 //! `BLOCKING_THREADS_MAX` of `server::limits`), and the statement waits for it as it waits for a data node; others have their turn. Files are closed there, too: to give back
 //! gigabytes takes the kernel long. KILL and the deadline end the wait at once.
 //!
-//! **What is read is what was written.** A chunk begins with its place in the file, its length and a hash over both and its bytes; anything else is error 1024 for
+//! **What is read is what was written.** A chunk begins with a tag over its place in the file, its length and its bytes; anything else is error 1024 for
 //! the statement, never an answer.
+//!
+//! **Nobody else reads it.** Chunks are encrypted by AES-256-GCM, whether the files of data nodes are or not. Each file has a random key that is in this process alone and ends with
+//! the file, so a SQL node needs no disk key.
 //!
 //! **What stays.** Nothing: a file is unlinked when it is opened, so it ends with the statement, or with the process. A process that is killed between the two leaves an empty file, which the next
 //! start removes.
