@@ -20,7 +20,7 @@ use apus_blocks::{
     qmgr::{Kept, SYNCED_VIEW_FILE, VIEW_FILE},
 };
 use apus_kernel::{Directory, limits::FILE_BYTES_MAX};
-use apus_redo::{OVERHEAD_BYTES, SEGMENT_BYTES, Vault};
+use apus_redo::{SEGMENT_BYTES, Vault};
 use apus_runtime::{Bound, DataDir, DataNodeConfig, EXIT_STOPPED, Stop};
 use apus_storage::{MemoryManager, REGIONS, Region};
 use apus_types::NodeId;
@@ -241,7 +241,7 @@ fn open_logs(
         reshape::open(files, vault, node, workers, known, &mut say).map_err(|e| format!("{}: {e}", dir.display()))?;
     for instance in 0..workers {
         let name = logs.layout.control_file(instance);
-        let content = files.read(&name, 0, (FILE_BYTES_MAX + OVERHEAD_BYTES) as u32);
+        let content = files.read(&name, 0, FILE_BYTES_MAX as u32);
         match content.map_err(|e| format!("{}: {e}", dir.display()))? {
             content if content.is_empty() => found.remove(&name),
             // What is damaged stays as it is: whoever reads it says so.

@@ -27,8 +27,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use apus_kernel::{DataFile, Directory, limits::FILE_BYTES_MAX};
 use apus_redo::{
-    Checkpoint, Closed, Control, Entry, Layout, LogId, LogKind, OVERHEAD_BYTES, Reader as LogReader, SEGMENT_BYTES,
-    Step, Unread, Vault, Writer,
+    Checkpoint, Closed, Control, Entry, Layout, LogId, LogKind, Reader as LogReader, SEGMENT_BYTES, Step, Unread,
+    Vault, Writer,
 };
 use apus_signal::{Reader, copy::CopiedRow, ldm::PreparedRow};
 use apus_types::{
@@ -50,8 +50,6 @@ pub struct Logs {
 
 /// Says that there may be files that no control file lists.
 const MARKER: &str = "workers-change";
-/// Most bytes of a control file on the disk.
-const FILE_BYTES: u32 = (FILE_BYTES_MAX + OVERHEAD_BYTES) as u32;
 /// So many bytes are written at once.
 const FLUSH_BYTES: usize = 256 << 10;
 
@@ -119,7 +117,7 @@ fn sweep_but(dir: &mut dyn Directory, vault: &Vault, layout: Layout, keeps_marke
     let mut kept = BTreeSet::new();
     for instance in 0..layout.workers {
         let name = layout.control_file(instance);
-        let Ok(content) = vault.open_file(&name, &dir.read(&name, 0, FILE_BYTES)?) else { return Ok(()) };
+        let Ok(content) = vault.open_file(&name, &dir.read(&name, 0, FILE_BYTES_MAX as u32)?) else { return Ok(()) };
         let Ok(control) = Control::decode(&content, vault) else { return Ok(()) };
         kept.extend(control.segments.iter().map(|n| DataFile::redo(instance, *n).to_string()));
         kept.extend(control.checkpoints.iter().map(|c| DataFile::checkpoint(instance, c.file).to_string()));
@@ -209,7 +207,7 @@ fn read_controls(dir: &mut dyn Directory, vault: &Vault, node: NodeId, layout: L
     let mut logs = Vec::new();
     for instance in 0..layout.workers {
         let name = layout.control_file(instance);
-        let content = dir.read(&name, 0, FILE_BYTES).map_err(Failure::Damaged)?;
+        let content = dir.read(&name, 0, FILE_BYTES_MAX as u32).map_err(Failure::Damaged)?;
         if content.is_empty() {
             return Err(Failure::Damaged("the log of a worker is missing".to_owned()));
         }
