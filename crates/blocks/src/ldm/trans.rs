@@ -35,6 +35,8 @@ pub struct Part {
     /// Its entries, newest first.
     pub head: u32,
     pub rows: u32,
+    /// The highest savepoint of its entries.
+    reach: u32,
     /// Decided here and on every replica further back, in `epoch`: this is the commit; rows are stamped afterwards.
     pub committed: bool,
     /// Every replica of the chain has decided it: it is committed and this is the primary, or TC has said so.
@@ -303,6 +305,7 @@ impl Transactions {
                 number: *next_part,
                 head: NONE,
                 rows: 0,
+                reach: 0,
                 committed: false,
                 whole: false,
                 complete: false,
@@ -399,7 +402,8 @@ impl Transactions {
             part.head
         );
         entry.next = part.head;
-        entry.reach = if part.head == NONE { 0 } else { self.entries.get(part.head).reach }.max(entry.savepoint);
+        part.reach = part.reach.max(entry.savepoint);
+        entry.reach = part.reach;
         part.head = self.entries.add(entry);
         part.rows += 1;
         let written = if entry.write { VERSION_BYTES + image_bytes } else { 0 };
