@@ -7,6 +7,8 @@
 # Instructions come from pairs of runs with OPS and 2 x OPS keys: the difference divided by OPS leaves start and end out. What
 # the nodes do by the clock (epochs, heartbeats) stays in, so small figures carry a few percent of it. Writes go to two
 # replicas: the figure is the sum over both data nodes. Reads are answered by one node.
+# CORE=1 counts in data nodes only what TC and LDM execute for signals, and no throughput is measured: for a machine that others use, too, where
+# what is done by the clock is a large part of each operation.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 apus="${APUS:-${CARGO_TARGET_DIR:-$PWD/target}/release/apus}"
@@ -49,10 +51,14 @@ bench() { # PHASES OPS
     "$apus" bench kv --mgmt="$mgmt" --phases="$1" --keys="$2" --ops="$2" --batch="$batch" --single-thread
 }
 grind=(valgrind --tool=callgrind --callgrind-out-file="$dir/cg.%p" --log-file="$dir/valgrind.%p")
+node_grind=("${grind[@]}")
+if [ -n "${CORE:-}" ]; then
+    node_grind+=("--toggle-collect=*LocalDataManager*receive*" "--toggle-collect=*TransactionCoordinator*Block*receive*")
+fi
 
 node_instructions() { # REPLICAS PHASES OPS: all data nodes together
     rm -f "$dir"/cg.*
-    start "$1" "${grind[@]}"
+    start "$1" "${node_grind[@]}"
     bench "$2" "$3" >"$dir/bench.log" 2>&1 || { tail -5 "$dir/bench.log" >&2; exit 1; }
     stop
     local sum=0 file
@@ -70,12 +76,14 @@ client_instructions() { # PHASES OPS
 per_op() { echo $((($2 - $1) / ops)); }
 
 [ "${LOG:-off}" != encrypted ] || "$apus" secret disk-key "$dir/disk.key" >/dev/null
-echo "## operations per second"
-echo
-start 2 env
-"$apus" bench kv --mgmt="$mgmt" --seconds="${SECONDS_PER_PHASE:-5}" 2>/dev/null
-stop
-echo
+if [ -z "${CORE:-}" ]; then
+    echo "## operations per second"
+    echo
+    start 2 env
+    "$apus" bench kv --mgmt="$mgmt" --seconds="${SECONDS_PER_PHASE:-5}" 2>/dev/null
+    stop
+    echo
+fi
 echo "## instructions per operation, $batch keys per request"
 echo
 echo "| operation | data node(s) | client |"

@@ -43,7 +43,7 @@ impl<'a> Reader<'a> {
         Ok(head)
     }
     #[inline]
-    fn array<const N: usize>(&mut self) -> Result<[u8; N], DecodeError> {
+    pub fn array<const N: usize>(&mut self) -> Result<[u8; N], DecodeError> {
         let (head, tail) = self.rest.split_first_chunk::<N>().ok_or(DecodeError)?;
         self.rest = tail;
         Ok(*head)
@@ -64,15 +64,19 @@ impl<'a> Reader<'a> {
     pub fn u64(&mut self) -> Result<u64, DecodeError> {
         self.array().map(u64::from_le_bytes)
     }
+    #[inline]
     pub fn trans(&mut self) -> Result<TransId, DecodeError> {
         Ok(TransId { client: self.u64()?, seq: self.u64()? })
     }
+    #[inline]
     pub fn chain(&mut self) -> Result<Chain, DecodeError> {
         self.u32().map(Chain)
     }
+    #[inline]
     pub fn epoch(&mut self) -> Result<Epoch, DecodeError> {
         self.u64().map(Epoch)
     }
+    #[inline]
     pub fn block(&mut self) -> Result<BlockRef, DecodeError> {
         BlockRef::from_u32(self.u32()?).ok_or(DecodeError)
     }
@@ -118,11 +122,11 @@ pub trait Put {
     /// # Panics
     /// When `bytes` is longer than 65,535: callers check keys against `KEY_BYTES_MAX` first.
     fn put_short_bytes(&mut self, bytes: &[u8]) {
-        self.put_u16(u16::try_from(bytes.len()).expect("short byte string over 64 KiB"));
+        self.put_u16(short_length(bytes));
         self.put_bytes(bytes);
     }
     fn put_long_bytes(&mut self, bytes: &[u8]) {
-        self.put_u32(u32::try_from(bytes.len()).expect("byte string over 4 GiB"));
+        self.put_u32(long_length(bytes));
         self.put_bytes(bytes);
     }
 }
@@ -148,6 +152,29 @@ impl Put for Vec<u8> {
     fn put_bytes(&mut self, bytes: &[u8]) {
         self.extend_from_slice(bytes);
     }
+}
+
+/// The length that stands before a byte string, where a head is written at once.
+///
+/// # Panics
+/// As [`Put::put_short_bytes`].
+#[inline]
+pub fn short_length(bytes: &[u8]) -> u16 {
+    u16::try_from(bytes.len()).expect("short byte string over 64 KiB")
+}
+#[inline]
+pub fn long_length(bytes: &[u8]) -> u32 {
+    u32::try_from(bytes.len()).expect("byte string over 4 GiB")
+}
+
+/// Fields of a head that was read at once ([`Reader::array`]).
+#[inline]
+pub fn u16_at(head: &[u8], at: usize) -> u16 {
+    u16::from_le_bytes([head[at], head[at + 1]])
+}
+#[inline]
+pub fn u32_at(head: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]])
 }
 
 /// Overwrites a u16 or u32 written earlier as a placeholder.

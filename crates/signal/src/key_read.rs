@@ -142,14 +142,13 @@ impl<'a> ReadConf<'a> {
         out.put_u16(count);
     }
     pub fn push_missing(out: &mut Vec<u8>, status: ReadStatus) {
-        out.put_u8(status as u8);
-        out.put_u32(0);
+        out.put_bytes(&[status as u8, 0, 0, 0, 0]);
     }
     /// Appends a found row; `write` appends its bytes.
+    #[inline]
     pub fn push_row(out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
-        out.put_u8(ReadStatus::Found as u8);
-        let at = out.len();
-        out.put_u32(0);
+        let at = out.len() + 1;
+        out.put_bytes(&[ReadStatus::Found as u8, 0, 0, 0, 0]);
         write(out);
         let length = (out.len() - at - 4) as u32;
         crate::codec::patch_u32(out, at, length);

@@ -22,7 +22,7 @@
 use apus_types::{Chain, Epoch, ErrorCode, IndexNo, PartitionId, TableId, TransId, limits};
 
 use crate::{
-    codec::{DecodeError, Put, Reader},
+    codec::{DecodeError, Put, Reader, short_length, u16_at, u32_at},
     envelope::BlockRef,
     tc::OpResult,
 };
@@ -231,28 +231,41 @@ pub struct PreparedRow<'a> {
     pub image: Option<&'a [u8]>,
 }
 
+/// Bytes of a prepared row before its key.
+const ROW_HEAD_BYTES: usize = 17;
+
 impl<'a> PreparedRow<'a> {
+    #[inline]
     pub fn encode(&self, out: &mut Vec<u8>) {
-        out.put_u8(u8::from(self.image.is_none()));
-        out.put_u16(self.partition.0);
-        out.put_u32(self.table.0);
-        out.put_u32(self.schema_version);
-        out.put_u32(self.row);
-        out.put_short_bytes(self.key);
-        out.put_long_bytes(self.image.unwrap_or(&[]));
+        let image = self.image.unwrap_or(&[]);
+        out.reserve(ROW_HEAD_BYTES + self.key.len() + 4 + image.len());
+        let mut head = [0u8; ROW_HEAD_BYTES];
+        head[0] = u8::from(self.image.is_none());
+        head[1..3].copy_from_slice(&self.partition.0.to_le_bytes());
+        head[3..7].copy_from_slice(&self.table.0.to_le_bytes());
+        head[7..11].copy_from_slice(&self.schema_version.to_le_bytes());
+        head[11..15].copy_from_slice(&self.row.to_le_bytes());
+        head[15..17].copy_from_slice(&short_length(self.key).to_le_bytes());
+        out.put_bytes(&head);
+        out.put_bytes(self.key);
+        out.put_long_bytes(image);
     }
+    #[inline]
     pub fn decode(r: &mut Reader<'a>) -> Result<PreparedRow<'a>, DecodeError> {
-        let deleted = r.u8()? != 0;
-        let partition = PartitionId(r.u16()?);
-        let table = TableId(r.u32()?);
-        let schema_version = r.u32()?;
-        let row = r.u32()?;
-        let key = r.short_bytes()?;
+        let head = r.array::<ROW_HEAD_BYTES>()?;
+        let key = r.bytes(usize::from(u16_at(&head, 15)))?;
         let image = r.long_bytes()?;
         if key.len() > limits::KEY_BYTES_MAX || image.len() > limits::ROW_BYTES_MAX {
             return Err(DecodeError);
         }
-        Ok(PreparedRow { partition, table, schema_version, row, key, image: (!deleted).then_some(image) })
+        Ok(PreparedRow {
+            partition: PartitionId(u16_at(&head, 1)),
+            table: TableId(u32_at(&head, 3)),
+            schema_version: u32_at(&head, 7),
+            row: u32_at(&head, 11),
+            key,
+            image: (head[0] == 0).then_some(image),
+        })
     }
 }
 

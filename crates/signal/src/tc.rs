@@ -21,7 +21,7 @@
 use apus_types::{Chain, Epoch, ErrorCode, NodeId, PartitionId, TableId, TransId, limits};
 
 use crate::{
-    codec::{DecodeError, Put, Reader, patch_u16, patch_u32},
+    codec::{DecodeError, Put, Reader, long_length, patch_u16, patch_u32, short_length, u16_at, u32_at},
     envelope::{BlockRef, Kind},
 };
 
@@ -84,25 +84,35 @@ pub struct Op<'a> {
     pub value: &'a [u8],
 }
 
+/// Bytes of an operation before its key.
+const OP_HEAD_BYTES: usize = 14;
+
 impl<'a> Op<'a> {
+    /// `kind u8, flags u8, partition u16, table u32, schema version u32, key short, value long`.
+    #[inline]
     pub fn encode(&self, out: &mut Vec<u8>) {
-        out.put_u8(self.kind as u8);
-        out.put_u8(self.flags);
-        out.put_u16(self.partition.0);
-        out.put_u32(self.table.0);
-        out.put_u32(self.schema_version);
-        out.put_short_bytes(self.key);
+        out.reserve(OP_HEAD_BYTES + self.key.len() + 4 + self.value.len());
+        let mut head = [0u8; OP_HEAD_BYTES];
+        head[0] = self.kind as u8;
+        head[1] = self.flags;
+        head[2..4].copy_from_slice(&self.partition.0.to_le_bytes());
+        head[4..8].copy_from_slice(&self.table.0.to_le_bytes());
+        head[8..12].copy_from_slice(&self.schema_version.to_le_bytes());
+        head[12..14].copy_from_slice(&short_length(self.key).to_le_bytes());
+        out.put_bytes(&head);
+        out.put_bytes(self.key);
         out.put_long_bytes(self.value);
     }
     #[inline]
     pub fn decode(r: &mut Reader<'a>) -> Result<Op<'a>, DecodeError> {
+        let head = r.array::<OP_HEAD_BYTES>()?;
         let op = Op {
-            kind: OpKind::from_u8(r.u8()?).ok_or(DecodeError)?,
-            flags: r.u8()?,
-            partition: PartitionId(r.u16()?),
-            table: TableId(r.u32()?),
-            schema_version: r.u32()?,
-            key: r.short_bytes()?,
+            kind: OpKind::from_u8(head[0]).ok_or(DecodeError)?,
+            flags: head[1],
+            partition: PartitionId(u16_at(&head, 2)),
+            table: TableId(u32_at(&head, 4)),
+            schema_version: u32_at(&head, 8),
+            key: r.bytes(usize::from(u16_at(&head, 12)))?,
             value: r.long_bytes()?,
         };
         if op.key.len() > limits::KEY_BYTES_MAX || op.value.len() > limits::ROW_BYTES_MAX + limits::KEY_BYTES_MAX {
@@ -192,9 +202,13 @@ pub struct OpResult<'a> {
 }
 
 impl<'a> OpResult<'a> {
+    #[inline]
     pub fn encode(&self, out: &mut Vec<u8>) {
-        out.put_u8(self.status as u8);
-        out.put_long_bytes(self.row);
+        let [a, b, c, d] = long_length(self.row).to_le_bytes();
+        out.put_bytes(&[self.status as u8, a, b, c, d]);
+        if !self.row.is_empty() {
+            out.put_bytes(self.row);
+        }
     }
     /// Appends a `Done` result whose row `write` appends.
     pub fn encode_row(out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
@@ -205,8 +219,10 @@ impl<'a> OpResult<'a> {
         let length = (out.len() - at - 4) as u32;
         patch_u32(out, at, length);
     }
+    #[inline]
     pub fn decode(r: &mut Reader<'a>) -> Result<OpResult<'a>, DecodeError> {
-        let status = match r.u8()? {
+        let head = r.array::<5>()?;
+        let status = match head[0] {
             0 => OpStatus::Done,
             1 => OpStatus::NotFound,
             2 => OpStatus::Duplicate,
@@ -214,7 +230,7 @@ impl<'a> OpResult<'a> {
             4 => OpStatus::Skipped,
             _ => return Err(DecodeError),
         };
-        Ok(OpResult { status, row: r.long_bytes()? })
+        Ok(OpResult { status, row: r.bytes(u32_at(&head, 1) as usize)? })
     }
 }
 

@@ -185,8 +185,12 @@ impl Locks {
     pub fn release(&mut self, word: &mut u32, owner: u32, granted: &mut Vec<Grant>) {
         if *word == SOLE | owner {
             *word = 0;
-            return;
+        } else {
+            self.release_contended(word, owner, granted);
         }
+    }
+
+    fn release_contended(&mut self, word: &mut u32, owner: u32, granted: &mut Vec<Grant>) {
         if *word == 0 || *word & SOLE != 0 {
             return;
         }

@@ -149,6 +149,7 @@ impl RowLayout {
         }
     }
     /// The row as it would be written today, behind what is in `out`.
+    #[inline]
     pub fn renew(&self, row: &[u8], out: &mut Vec<u8>) {
         if self.is_newest(row) {
             return out.extend_from_slice(row);
@@ -158,6 +159,7 @@ impl RowLayout {
     }
 
     /// Both have the same in every column, whatever their forms.
+    #[inline]
     pub fn is_same(&self, a: &[u8], b: &[u8]) -> bool {
         if self.is_newest(a) && self.is_newest(b) {
             return a == b;
@@ -359,12 +361,19 @@ impl RowLayout {
         if end < start || base + end > row.len() {
             return false;
         }
-        row.splice(base + start..base + end, raw.iter().copied());
-        for j in i..self.variable_count {
-            let moved = self.end_offset(row, j) + raw.len() - (end - start);
-            let at = self.head_bytes + 4 * j;
-            row[at..at + 4].copy_from_slice(&(moved as u32).to_le_bytes());
+        let (start, end, length) = (base + start, base + end, row.len());
+        if raw.len() != end - start {
+            let moved_end = start + raw.len();
+            row.resize(length.max(moved_end + length - end), 0);
+            row.copy_within(end..length, moved_end);
+            row.truncate(moved_end + length - end);
+            for j in i..self.variable_count {
+                let moved = self.end_offset(row, j) + raw.len() - (end - start);
+                let at = self.head_bytes + 4 * j;
+                row[at..at + 4].copy_from_slice(&(moved as u32).to_le_bytes());
+            }
         }
+        row[start..start + raw.len()].copy_from_slice(raw);
         true
     }
 }

@@ -27,10 +27,10 @@ impl<'f> Ahead<'f> {
             self.count += 1;
         }
     }
-    /// The hash of one that was pushed.
+    /// One that was pushed.
     #[inline]
-    pub fn hash(&self, number: usize) -> u64 {
-        self.lookups[number].1
+    pub fn get(&self, number: usize) -> (Option<&'f Fragment>, u64) {
+        self.lookups[number]
     }
     /// Starts fetching; a single lookup gains nothing and is left alone.
     #[inline]

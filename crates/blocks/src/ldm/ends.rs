@@ -236,14 +236,14 @@ impl LocalDataManager {
         if part.rows > rows {
             self.end_wanted(at, &mut budget);
         }
-        while budget > 0
-            && let Some(entry) = self.transactions.pop_entry(at, number)
-        {
-            if entry.lock {
-                self.end_row(&entry, at, how);
+        let LocalDataManager { transactions, tables, locks, epochs, granted, .. } = self;
+        budget -= transactions.pop_entries(at, number, budget, |entry| {
+            if entry.lock
+                && let Some(fragment) = tables.fragment_mut(entry.table, entry.partition)
+            {
+                end_row(fragment, locks, epochs, granted, entry, at, how);
             }
-            budget -= 1;
-        }
+        });
         ctx.spend((rows - budget) as usize, ROW_NS_MAX);
         let more = self.transactions.part_mut(at, chain).is_some_and(|part| part.head != NONE);
         if !more {
@@ -266,18 +266,6 @@ impl LocalDataManager {
         if let Some(answer) = answer {
             self.pass_abort_back(&answer, ctx);
         }
-    }
-
-    /// The turn of a row's entry: unless somebody who needed the row has ended it already, it is stamped or left, and its lock goes.
-    fn end_row(&mut self, entry: &Entry, at: u32, how: Ended) {
-        let Some(fragment) = self.tables.fragment_mut(entry.table, entry.partition) else { return };
-        if self.locks.held_mode(fragment.lock_word_of(entry.row), at).is_some() {
-            stamp(fragment, &mut self.epochs, entry.at(), at, how);
-            self.locks.release(fragment.lock_word(entry.row), at, &mut self.granted);
-        } else {
-            fragment.sub_incomplete(entry.row);
-        }
-        fragment.reclaim(entry.row);
     }
 
     /// Undoes the changes from a savepoint on for one slice; the locks stay, as in InnoDB. The order that goes on when nothing is left to do.
@@ -438,6 +426,25 @@ impl RowEnds<'_> {
             fragment.add_incomplete(row.2);
         }
     }
+}
+
+/// The turn of a row's entry: unless somebody who needed the row has ended it already, it is stamped or left, and its lock goes.
+fn end_row(
+    fragment: &mut Fragment,
+    locks: &mut Locks,
+    epochs: &mut Epochs,
+    granted: &mut Vec<Grant>,
+    entry: &Entry,
+    at: u32,
+    how: Ended,
+) {
+    if locks.held_mode(fragment.lock_word_of(entry.row), at).is_some() {
+        stamp(fragment, epochs, entry.at(), at, how);
+        locks.release(fragment.lock_word(entry.row), at, granted);
+    } else {
+        fragment.sub_incomplete(entry.row);
+    }
+    fragment.reclaim(entry.row);
 }
 
 /// Gives a row's newest change its epoch.

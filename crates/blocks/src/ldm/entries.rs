@@ -132,12 +132,8 @@ impl Entries {
         chunk.free = slot.next;
         *slot = entry;
         chunk.used += 1;
-        assert!(
-            (chunk.free == NONE) == (chunk.used == CHUNK as u32),
-            "a chunk of {} has no end of its list",
-            chunk.used
-        );
         if chunk.free == NONE {
+            assert!(chunk.used == CHUNK as u32, "a chunk of {} entries has no room", chunk.used);
             chunk.listed = NONE;
             self.with_room.pop();
         }

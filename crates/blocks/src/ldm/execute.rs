@@ -70,6 +70,8 @@ pub(super) struct Work {
     change_count: u16,
     rows: Vec<u8>,
     row_count: u16,
+    /// Changes go to other replicas or into the log.
+    is_recorded: bool,
     /// It writes to a table of class `disk`.
     writes_disk_table: bool,
 }
@@ -79,6 +81,13 @@ impl Work {
     pub(super) fn bytes(&self) -> usize {
         self.ops.len() + self.results.len() + self.changes.len() + self.rows.len()
     }
+}
+
+/// An operation that is decoded, the hash of its key, and how many bytes it took.
+struct Coming<'o> {
+    op: Op<'o>,
+    secret: u64,
+    bytes: usize,
 }
 
 enum Progress {
@@ -200,35 +209,44 @@ impl LocalDataManager {
     }
 
     fn execute_ops(&mut self, work: &mut Work, ops: &[u8]) -> Progress {
+        work.is_recorded = self.redo.is_some() || self.next_in(work.chain).is_some();
         while work.next_op < work.count {
             let Some(rest) = ops.get(work.offset..) else { return Progress::Failed(ErrorCode::ProtocolViolation) };
-            if usize::from(work.next_op) % AHEAD == 0 && work.count > 1 {
-                self.fetch_ops(rest);
+            let mut coming: [Option<Coming<'_>>; AHEAD] = [const { None }; AHEAD];
+            self.look_ahead(rest, usize::from(work.count - work.next_op), &mut coming);
+            if coming[0].is_none() {
+                return Progress::Failed(ErrorCode::ProtocolViolation);
             }
-            let mut reader = Reader::new(rest);
-            let Ok(op) = Op::decode(&mut reader) else { return Progress::Failed(ErrorCode::ProtocolViolation) };
-            match self.execute_op(work, &op) {
-                Ok(Step::Done) => {
-                    work.next_op += 1;
-                    work.offset += rest.len() - reader.rest().len();
+            for Coming { op, secret, bytes } in coming.iter().flatten() {
+                match self.execute_op(work, op, *secret) {
+                    Ok(Step::Done) => {
+                        work.next_op += 1;
+                        work.offset += bytes;
+                    }
+                    Ok(Step::Wait) => return Progress::Wait,
+                    Err(code) => return Progress::Failed(code),
                 }
-                Ok(Step::Wait) => return Progress::Wait,
-                Err(code) => return Progress::Failed(code),
             }
         }
         Progress::Done
     }
 
-    /// Fetches ahead what the next operations will touch.
-    fn fetch_ops(&self, ops: &[u8]) {
-        let mut ahead = Ahead::default();
+    /// Decodes the next operations, `most` at most and [`AHEAD`], and fetches what they will touch, if they are several.
+    fn look_ahead<'o>(&self, ops: &'o [u8], most: usize, coming: &mut [Option<Coming<'o>>; AHEAD]) {
         let mut reader = Reader::new(ops);
-        for _ in 0..AHEAD {
+        for place in coming.iter_mut().take(most) {
+            let before = reader.rest().len();
             let Ok(op) = Op::decode(&mut reader) else { break };
-            let table = self.tables.get(op.table);
-            ahead.push(table.and_then(|table| table.fragment(op.partition)), self.secret.of(op.key));
+            *place = Some(Coming { op, secret: self.secret.of(op.key), bytes: before - reader.rest().len() });
         }
-        ahead.fetch();
+        if coming[1].is_some() {
+            let mut ahead = Ahead::default();
+            for Coming { op, secret, .. } in coming.iter().flatten() {
+                let table = self.tables.get(op.table);
+                ahead.push(table.and_then(|table| table.fragment(op.partition)), *secret);
+            }
+            ahead.fetch();
+        }
     }
 
     /// The chain that TC had in mind is still the partition's, or is what is left of it, and TC knew who has left. Locks for reading are at
@@ -245,7 +263,7 @@ impl LocalDataManager {
                 || chain.retain(|n| self.view.is_alive(n)) == current)
     }
 
-    fn execute_op(&mut self, work: &mut Work, op: &Op<'_>) -> Result<Step, ErrorCode> {
+    fn execute_op(&mut self, work: &mut Work, op: &Op<'_>, secret: u64) -> Result<Step, ErrorCode> {
         if !self.chain_valid(work, op.partition) {
             return Err(ErrorCode::WrongView);
         }
@@ -274,7 +292,6 @@ impl LocalDataManager {
             table.schema.layout().check(op.value)?;
         }
         let fragment = table.fragment_mut(op.partition).ok_or(ErrorCode::WrongView)?;
-        let secret = self.secret.of(op.key);
         let row = match fragment.find(op.key, secret) {
             Some(row) => row,
             None if inserts => fragment.insert_slot(op.key, secret)?,
@@ -387,10 +404,7 @@ impl LocalDataManager {
     }
 
     fn write_row(&mut self, work: &mut Work, op: &Op<'_>, hash: u64, row: RowId) -> Result<Effect, ErrorCode> {
-        let is_recorded = self.redo.is_some() || self.next_in(work.chain).is_some();
-        let table = self.tables.checked_for(op)?;
-        let schema = table.schema.clone();
-        let fragment = table.fragment_mut(op.partition).ok_or(ErrorCode::WrongView)?;
+        let (schema, fragment) = self.tables.checked_for(op)?.parts_mut(op.partition).ok_or(ErrorCode::WrongView)?;
         let image = &mut self.scratch.image;
         let old = fragment.newest(row);
         let new: Option<&[u8]> = match (op.kind, old) {
@@ -404,13 +418,13 @@ impl LocalDataManager {
                 missing(op, work)?;
                 return Ok(Effect::Release);
             }
-            (OpKind::Delete, Some(old)) if is_entry_of_other(&schema, old, op.value) => {
+            (OpKind::Delete, Some(old)) if is_entry_of_other(schema, old, op.value) => {
                 missing(op, work)?;
                 return Ok(Effect::Release);
             }
             (OpKind::Delete, Some(_)) => None,
             (_, Some(old)) => {
-                if !update::apply(&schema, old, op.value, image)? {
+                if !update::apply(schema, old, op.value, image)? {
                     OpResult { status: OpStatus::Unchanged, row: &[] }.encode(&mut work.results);
                     return Ok(Effect::Keep);
                 }
@@ -418,14 +432,14 @@ impl LocalDataManager {
             }
         };
         let rollback_to = (work.changes.len(), work.change_count);
-        let pushed = unique_changes(&schema, work, op.key, hash, old, new, &mut self.scratch.key)
+        let pushed = unique_changes(schema, work, op.key, hash, old, new, &mut self.scratch.key)
             .and_then(|()| fragment.push_pending(row, new, Transactions::writer(work.trans_at, work.part)));
         if let Err(code) = pushed {
             work.changes.truncate(rollback_to.0);
             work.change_count = rollback_to.1;
             return Err(code);
         }
-        if is_recorded && !(planted(Bug::BackupMissesDeletes) && new.is_none()) {
+        if work.is_recorded && !(planted(Bug::BackupMissesDeletes) && new.is_none()) {
             let prepared = PreparedRow {
                 partition: op.partition,
                 table: op.table,

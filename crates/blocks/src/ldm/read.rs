@@ -50,23 +50,25 @@ impl LocalDataManager {
         let table = &*table;
         ReadConf::begin(answer, req.request, req.count);
         let mut ahead = Ahead::default();
-        let mut coming = req.keys();
-        for (number, key) in req.keys().enumerate() {
+        let mut coming = [(PartitionId(0), &[][..]); AHEAD];
+        let mut keys = req.keys();
+        for number in 0..usize::from(req.count) {
             if number % AHEAD == 0 {
                 ahead.clear();
-                for key in coming.by_ref().take(AHEAD) {
-                    let (partition, key) = key?;
-                    ahead.push(table.fragment(partition), self.secret.of(key));
+                for (place, key) in coming.iter_mut().zip(keys.by_ref()) {
+                    *place = key?;
+                    ahead.push(table.fragment(place.0), self.secret.of(place.1));
                 }
                 ahead.fetch();
             }
-            let (partition, key) = key?;
+            let (partition, key) = coming[number % AHEAD];
             let primary = self.view.chain(partition).primary() == Some(self.me.node);
             if !primary && !req.trans.is_none() {
                 return Err(ErrorCode::WrongView);
             }
-            let fragment = table.fragment(partition).ok_or(ErrorCode::WrongView)?;
-            let Some(row) = fragment.find(key, ahead.hash(number % AHEAD)) else {
+            let (fragment, hash) = ahead.get(number % AHEAD);
+            let fragment = fragment.ok_or(ErrorCode::WrongView)?;
+            let Some(row) = fragment.find(key, hash) else {
                 ReadConf::push_missing(answer, ReadStatus::NotFound);
                 continue;
             };

@@ -69,29 +69,35 @@ impl LocalDataManager {
         assert!(!part.aborted && part.undo.is_none(), "a prepare of {} comes while it is undone: {part:?}", req.trans);
         assert!(req.chain.contains(self.me.node), "a prepare of {} for {:?} has come here", req.trans, req.chain);
         let number_of_part = part.number;
-        let mut coming = req.rows();
-        for (number, row) in req.rows().enumerate() {
-            if number % AHEAD == 0 && req.count > 1 {
-                self.fetch_rows(coming.by_ref().take(AHEAD).flatten());
+        let disk_refusal = self.redo.as_ref().and_then(Redo::refusal);
+        let mut rows = req.rows();
+        let mut left = usize::from(req.count);
+        while left > 0 {
+            let mut coming: [Option<PreparedRow<'_>>; AHEAD] = [const { None }; AHEAD];
+            for (place, row) in coming.iter_mut().zip(rows.by_ref()) {
+                *place = Some(row?);
             }
-            let row = row?;
-            let is_full = ctx.fault("ldm.refuse_prepare");
-            let prepared = if is_full {
-                Err(ErrorCode::OutOfMemory)
-            } else if let Some(code) = self.redo.as_ref().and_then(Redo::refusal) {
-                Err(code)
-            } else {
-                self.prepare_row(at, number_of_part, req, &row, ctx)
-            };
-            if let Err(code) = prepared {
-                ctx.probe("ldm: backup refuses a row");
-                if one_pass {
-                    self.refuse_one_pass(at, req.batch, req.chain, code, ctx);
+            if req.count > 1 {
+                self.fetch_rows(&coming);
+            }
+            for row in coming.iter().flatten() {
+                left -= 1;
+                let refusal = if ctx.fault("ldm.refuse_prepare") { Some(ErrorCode::OutOfMemory) } else { disk_refusal };
+                let prepared = match refusal {
+                    Some(code) => Err(code),
+                    None => self.prepare_row(at, number_of_part, req, row, ctx),
+                };
+                if let Err(code) = prepared {
+                    ctx.probe("ldm: backup refuses a row");
+                    if one_pass {
+                        self.refuse_one_pass(at, req.batch, req.chain, code, ctx);
+                        return Ok(());
+                    }
+                    let code = Some(code);
+                    let refusal = LdmPrepared { trans: req.trans, batch: req.batch, chain: req.chain, code };
+                    ctx.send(req.tc, Kind::LdmPreparedRef, |out| refusal.encode(out));
                     return Ok(());
                 }
-                let refusal = LdmPrepared { trans: req.trans, batch: req.batch, chain: req.chain, code: Some(code) };
-                ctx.send(req.tc, Kind::LdmPreparedRef, |out| refusal.encode(out));
-                return Ok(());
             }
         }
         self.counters.prepared_rows += u64::from(req.count);
@@ -159,17 +165,17 @@ impl LocalDataManager {
         }
     }
 
-    /// Fetches ahead what the next [`AHEAD`] rows will touch: slots, then versions, or the places in the hash index of rows to be made.
-    fn fetch_rows<'r>(&self, rows: impl Iterator<Item = PreparedRow<'r>>) {
-        let mut ahead: [Option<(&Fragment, PreparedRow<'r>)>; AHEAD] = [None; AHEAD];
-        for (place, row) in ahead.iter_mut().zip(rows) {
-            let Some(fragment) = self.tables.get(row.table).and_then(|table| table.fragment(row.partition)) else {
-                continue;
-            };
-            fragment.prefetch_row(RowId(row.row));
-            *place = Some((fragment, row));
+    /// Fetches ahead what the next rows will touch: slots, then versions, or the places in the hash index of rows to be made.
+    fn fetch_rows(&self, rows: &[Option<PreparedRow<'_>>; AHEAD]) {
+        let mut fragments: [Option<&Fragment>; AHEAD] = [None; AHEAD];
+        for (place, row) in fragments.iter_mut().zip(rows.iter().flatten()) {
+            *place = self.tables.get(row.table).and_then(|table| table.fragment(row.partition));
+            if let Some(fragment) = place {
+                fragment.prefetch_row(RowId(row.row));
+            }
         }
-        for (fragment, row) in ahead.into_iter().flatten() {
+        for (fragment, row) in fragments.into_iter().zip(rows.iter().flatten()) {
+            let Some(fragment) = fragment else { continue };
             match fragment.is_used(RowId(row.row)) {
                 true => fragment.prefetch_version(RowId(row.row)),
                 false => fragment.prefetch(self.secret.of(row.key)),
@@ -195,7 +201,6 @@ impl LocalDataManager {
         if self.tables.is_dropped(row.table) {
             return Ok(()); // before its primary has heard it
         }
-        let memory = self.memory.clone();
         // By whichever definition its primary took it: the row says itself with which columns it was written.
         let table = self.tables.get_mut(row.table).ok_or(ErrorCode::TableNotFound)?;
         if let Some(image) = row.image {
@@ -203,7 +208,7 @@ impl LocalDataManager {
         }
         let fragment = match table.fragment(row.partition) {
             Some(_) => table.fragment_mut(row.partition).ok_or(ErrorCode::Internal)?,
-            None => table.make_fragment(row.partition, &memory)?,
+            None => table.make_fragment(row.partition, &self.memory)?,
         };
         let slot = RowId(row.row);
         let place = (row.table, row.partition, slot);

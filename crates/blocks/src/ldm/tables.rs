@@ -107,6 +107,12 @@ impl Table {
     pub fn fragment_mut(&mut self, partition: PartitionId) -> Option<&mut Fragment> {
         self.fragments.get_mut(usize::from(partition.0))?.as_deref_mut()
     }
+    /// The definition and a fragment.
+    #[inline]
+    pub fn parts_mut(&mut self, partition: PartitionId) -> Option<(&TableSchema, &mut Fragment)> {
+        let fragment = self.fragments.get_mut(usize::from(partition.0))?.as_deref_mut()?;
+        Some((&self.schema, fragment))
+    }
     pub fn fragments(&self) -> impl Iterator<Item = (PartitionId, &Fragment)> {
         self.fragments.iter().enumerate().filter_map(|(i, f)| Some((PartitionId(i as u16), f.as_deref()?)))
     }

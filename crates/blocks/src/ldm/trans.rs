@@ -35,6 +35,8 @@ pub struct Part {
     /// Its entries, newest first.
     pub head: u32,
     pub rows: u32,
+    /// The highest savepoint of its entries.
+    reach: u32,
     /// Decided here and on every replica further back, in `epoch`: this is the commit; rows are stamped afterwards.
     pub committed: bool,
     /// Every replica of the chain has decided it: it is committed and this is the primary, or TC has said so.
@@ -303,6 +305,7 @@ impl Transactions {
                 number: *next_part,
                 head: NONE,
                 rows: 0,
+                reach: 0,
                 committed: false,
                 whole: false,
                 complete: false,
@@ -388,42 +391,46 @@ impl Transactions {
     /// A row for the part on `chain`, with so many bytes of a new version; `again`: the transaction may have it on another chain.
     /// Room was reserved.
     pub fn push_entry(&mut self, at: u32, chain: Chain, mut entry: Entry, image_bytes: usize, again: bool) {
-        let i = self.ensure_part(at, chain);
-        assert!(!i.committed && !i.aborted, "a part that has ended gets a row: {i:?}");
-        assert!((i.head == NONE) == (i.rows == 0), "a part has {} rows, the newest is entry {}", i.rows, i.head);
-        entry.next = i.head;
-        entry.reach = if i.head == NONE { 0 } else { self.entries.get(entry.next).reach }.max(entry.savepoint);
-        let written = if entry.write { VERSION_BYTES + image_bytes } else { 0 };
-        let number = self.entries.add(entry);
         let trans = &mut self.slots[at as usize];
+        let part = trans.parts.iter_mut().find(|p| p.chain == chain);
+        let part = part.unwrap_or_else(|| panic!("{} gets a row on {chain:?}, where it has no part", trans.id));
+        assert!(!part.committed && !part.aborted, "a part that has ended gets a row: {part:?}");
+        assert!(
+            (part.head == NONE) == (part.rows == 0),
+            "a part has {} rows, the newest is entry {}",
+            part.rows,
+            part.head
+        );
+        entry.next = part.head;
+        part.reach = part.reach.max(entry.savepoint);
+        entry.reach = part.reach;
+        part.head = self.entries.add(entry);
+        part.rows += 1;
+        let written = if entry.write { VERSION_BYTES + image_bytes } else { 0 };
         trans.bytes += (ENTRY_BYTES + written) as u64;
         trans.shares |= again;
         if entry.write {
             trans.changes |= changes_of(entry.table);
         }
-        if let Some(part) = trans.parts.iter_mut().find(|p| p.chain == chain) {
-            part.head = number;
-            part.rows += 1;
-        }
     }
     pub fn entry_mut(&mut self, i: u32) -> &mut Entry {
         self.entries.get_mut(i)
     }
-    /// Takes the newest entry off a part.
+    /// Takes entries off a part, the newest first and `most` at most, and gives each to `end`. Returns how many.
     #[inline]
-    pub fn pop_entry(&mut self, at: u32, part: u32) -> Option<Entry> {
-        let part = self.slots[at as usize].numbered(part)?;
-        let i = part.head;
-        if i == NONE {
-            return None;
+    pub fn pop_entries(&mut self, at: u32, part: u32, most: u32, mut end: impl FnMut(&Entry)) -> u32 {
+        let Some(part) = self.slots[at as usize].numbered(part) else { return 0 };
+        let count = most.min(part.rows);
+        for _ in 0..count {
+            assert!(part.head != NONE, "a part has {} rows, and there is no next one", part.rows);
+            let entry = *self.entries.get(part.head);
+            self.entries.free(part.head);
+            part.head = entry.next;
+            part.rows -= 1;
+            end(&entry);
         }
-        let entry = *self.entries.get(i);
-        assert!(part.rows > 0, "a part has more rows than were noted");
-        part.head = entry.next;
-        part.rows -= 1;
         assert!((part.head == NONE) == (part.rows == 0), "a part has {} rows, the next is {}", part.rows, part.head);
-        self.entries.free(i);
-        Some(entry)
+        count
     }
     /// The entries from this one on, newest first.
     pub fn entries_from(&self, head: u32) -> impl Iterator<Item = &Entry> {

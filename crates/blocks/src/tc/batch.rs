@@ -10,7 +10,7 @@ use apus_signal::{
     tc::{ALLOW_MISSING, COMMIT, DURABLE, Op, OpKind, OpResult, RequestRef, START, TcBatchConf, TcBatchReq},
 };
 use apus_types::{
-    ColumnType, Epoch, ErrorCode, IndexNo, NodeId, RowLayout, TableId, Value,
+    Chain, ColumnType, Epoch, ErrorCode, IndexNo, NodeId, RowLayout, TableId, Value,
     collections::{SeededMap, seeded_map},
     hash::{SecretHash, hash_key},
     limits::BATCH_OPS_MAX,
@@ -25,8 +25,16 @@ use super::{
 /// A batch refused for its view is sent again after this time at the latest.
 const RETRY_NS: u64 = 10_000_000;
 
+/// Where an operation of a batch goes, and how many bytes of the batch end with it.
+struct Route {
+    chain: Chain,
+    instance: u8,
+    end: usize,
+}
+
 /// Buffers that keep their memory.
 pub(super) struct Scratch {
+    routes: Vec<Route>,
     row: Vec<u8>,
     results: Vec<u8>,
     /// Per part of a batch: where its next result is, and its number in the part.
@@ -43,6 +51,7 @@ impl Scratch {
     /// The seed is to be random, and not to be told.
     pub fn new(seed: u64) -> Scratch {
         Scratch {
+            routes: Vec::new(),
             row: Vec::new(),
             results: Vec::new(),
             cursors: Vec::new(),
@@ -93,10 +102,7 @@ impl TransactionCoordinator {
     ) -> Result<(), DecodeError> {
         let req = TcBatchReq::decode(body)?;
         jam!(ctx);
-        let mut writes = false;
-        for op in req.ops() {
-            writes |= op?.kind.is_write();
-        }
+        let writes = self.route(&req)?;
         self.counters.batches += 1;
         let at = match self.admit(from, &req, writes, ctx) {
             Ok(at) => at,
@@ -120,7 +126,7 @@ impl TransactionCoordinator {
             self.start_abort(at, code, ctx);
             return Ok(());
         }
-        self.split(at, &req)?;
+        self.split(at, &req);
         self.transactions.recount(at);
         let trans = self.transactions.get_mut(at);
         let whole = req.flags & (START | COMMIT) == START | COMMIT;
@@ -190,29 +196,40 @@ impl TransactionCoordinator {
         Ok(at)
     }
 
-    /// Sorts the operations into one part per participant; order within a part is the client's.
-    fn split(&mut self, at: u32, req: &TcBatchReq<'_>) -> Result<(), DecodeError> {
-        let trans = self.transactions.get_mut(at);
+    /// Finds out where each operation goes; whether any of them writes.
+    fn route(&mut self, req: &TcBatchReq<'_>) -> Result<bool, DecodeError> {
+        let Scratch { routes, .. } = &mut self.scratch;
+        routes.clear();
+        let mut writes = false;
         let mut reader = Reader::new(req.ops);
-        for number in 0..req.count {
-            let before = reader.rest();
+        for _ in 0..req.count {
             let op = Op::decode(&mut reader)?;
-            let bytes = &before[..before.len() - reader.rest().len()];
+            writes |= op.kind.is_write();
             let (chain, instance) = (self.view.chain(op.partition), self.view.instance(op.partition));
-            let participant = trans.participant(chain, instance);
+            routes.push(Route { chain, instance, end: req.ops.len() - reader.rest().len() });
+        }
+        Ok(writes)
+    }
+
+    /// Sorts the operations, of which the routes are known, into one part per participant; order within a part is the client's.
+    fn split(&mut self, at: u32, req: &TcBatchReq<'_>) {
+        let trans = self.transactions.get_mut(at);
+        let mut begin = 0;
+        for (number, route) in (0..).zip(&self.scratch.routes) {
+            let participant = trans.participant(route.chain, route.instance);
             let found = trans.subs().iter().position(|s| s.participant == participant);
             let sub = match found {
                 Some(i) => &mut trans.request.subs[i],
                 None => trans.new_sub(participant),
             };
-            sub.ops.extend_from_slice(bytes);
+            sub.ops.extend_from_slice(&req.ops[begin..route.end]);
             sub.origin.push((number, IndexNo(0)));
             sub.count += 1;
+            begin = route.end;
         }
         let trans = self.transactions.get(at);
         let parts: usize = trans.subs().iter().map(|s| usize::from(s.count)).sum();
         assert!(parts == usize::from(req.count), "{} operations of {} are {parts} in parts", req.count, trans.id);
-        Ok(())
     }
 
     fn send_sub(&mut self, at: u32, sub: usize, ctx: &mut Context<'_>) {
