@@ -167,6 +167,17 @@ impl Fragment {
         self.hash.bytes() as u64 + self.indexes.iter().map(|i| i.tree.bytes() as u64).sum::<u64>()
     }
 
+    /// Bytes taken from the memory manager, by what they are for.
+    pub fn bytes_by_part(&self) -> [(&'static str, u64); 4] {
+        let trees = self.indexes.iter().map(|index| index.accounted as u64).sum();
+        [
+            ("slots", self.slots.bytes() as u64),
+            ("records", self.records.bytes()),
+            ("hash index", self.hash.bytes() as u64),
+            ("ordered indexes", trees),
+        ]
+    }
+
     #[inline]
     fn slot(&self, row: RowId) -> &Slot {
         self.slots.get(row)
