@@ -25,6 +25,7 @@
 //! Only [`Fragment::insert_slot`] and its like, [`Fragment::push_pending`] and [`Fragment::build_index`] can be refused, and then change nothing. Commit, undo
 //! and everything after a prepare never need memory.
 
+mod keys;
 mod pages;
 mod slots;
 mod versions;
@@ -46,10 +47,11 @@ use crate::{
     trail::{Point, Trail},
 };
 
-pub use self::pages::PAGE_ROWS;
+pub use self::{keys::RowKey, pages::PAGE_ROWS};
 use self::{
-    slots::{FREE, INLINE_KEY, Slot, Slots},
-    versions::{Kept, NOT_KEPT},
+    keys::Keys,
+    slots::Slots,
+    versions::Kept,
 };
 
 /// Names a row of a fragment until the row is reclaimed.
@@ -70,6 +72,7 @@ pub struct Fragment {
     schema: Arc<TableSchema>,
     partition: PartitionId,
     memory: Arc<MemoryManager>,
+    keys: Keys,
     slots: Slots,
     rows: u64,
     /// Rows whose newest committed version is a delete, or that have none any more and wait for a visit (`versions`).
@@ -120,6 +123,7 @@ impl Fragment {
         let mut fragment = Fragment {
             partition,
             memory: memory.clone(),
+            keys: Keys::new(&schema),
             slots: Slots::default(),
             rows: 0,
             deleted: 0,
@@ -143,6 +147,7 @@ impl Fragment {
         &self.schema
     }
     pub fn set_schema(&mut self, schema: Arc<TableSchema>) {
+        self.keys = Keys::new(&schema);
         self.schema = schema;
     }
     pub fn partition(&self) -> PartitionId {
@@ -178,20 +183,11 @@ impl Fragment {
         ]
     }
 
-    #[inline]
-    fn slot(&self, row: RowId) -> &Slot {
-        self.slots.get(row)
-    }
-    #[inline]
-    fn slot_mut(&mut self, row: RowId) -> &mut Slot {
-        self.slots.get_mut(row)
-    }
-
     /// The row with this primary key in whatever state: committed, being inserted, or kept only by a lock. `hash`, here and elsewhere, is the
     /// same function of the key for as long as the fragment lives (`apus_types::hash::SecretHash`).
     #[inline]
     pub fn find(&self, key: &[u8], hash: u64) -> Option<RowId> {
-        self.hash.find(hash, |row| self.key(RowId(row)) == key).map(RowId)
+        self.hash.find(hash, |row| self.has_key(RowId(row), key)).map(RowId)
     }
     /// First step of fetching ahead what a lookup by this hash will touch, so that the cache misses of many overlap: the place in
     /// the hash index.
@@ -203,37 +199,53 @@ impl Fragment {
     #[inline]
     pub fn prefetch_slot(&self, hash: u64) -> Option<RowId> {
         let row = RowId(self.hash.candidate(hash)?);
-        prefetch_read(self.slot(row));
+        prefetch_read(self.slots.place(row));
         Some(row)
     }
     /// The same for a row whose number is known.
     #[inline]
     pub fn prefetch_row(&self, row: RowId) {
         if row.0 < self.slots.reached() {
-            prefetch_read(self.slot(row));
+            prefetch_read(self.slots.place(row));
         }
     }
     /// Third step: its newest version.
     #[inline]
     pub fn prefetch_version(&self, row: RowId) {
-        let head = self.slot(row).head;
-        if !head.is_none() {
-            prefetch_read(self.records.place(head));
+        let record = self.slots.holder(row);
+        if !record.is_none() {
+            prefetch_read(self.records.place(record));
         }
     }
 
     /// The encoded primary key.
     #[inline]
-    pub fn key(&self, row: RowId) -> &[u8] {
-        let slot = self.slot(row);
-        let length = usize::from(slot.key_length);
-        if length <= INLINE_KEY { &slot.key[..length] } else { self.records.bytes_of(long_key(slot)) }
+    pub fn key(&self, row: RowId) -> RowKey<'_> {
+        match self.records.key_or_image(self.slots.holder(row)) {
+            Ok(key) => RowKey::stored(key),
+            Err(image) => self.keys.make(&self.schema, image),
+        }
+    }
+    #[inline]
+    fn has_key(&self, row: RowId, key: &[u8]) -> bool {
+        match self.records.key_or_image(self.slots.holder(row)) {
+            Ok(stored) => stored == key,
+            Err(image) => self.keys.gives(&self.schema, image, key),
+        }
+    }
+    /// The row's key can be made from this image.
+    #[inline]
+    fn gives_key(&self, row: RowId, image: &[u8]) -> bool {
+        match self.records.key_or_image(self.slots.holder(row)) {
+            Ok(stored) => self.keys.gives(&self.schema, image, stored),
+            Err(other) => self.keys.agree(&self.schema, image, other),
+        }
     }
 
     /// The row exists here and has this key: what names both means the same row as this replica.
     #[inline]
     pub fn holds(&self, row: RowId, key: &[u8]) -> bool {
-        self.slots.is_used(row) && self.key(row) == key
+        self.slots.is_used(row) && self.has_key(row, key)
     }
     /// Some row has this slot.
     pub fn is_used(&self, row: RowId) -> bool {
@@ -259,29 +271,17 @@ impl Fragment {
     /// Makes the row in a slot that was taken, or gives the slot back.
     fn fill_slot(&mut self, row: RowId, key: &[u8], hash: u64) -> Result<(), ErrorCode> {
         self.trail.mark(Point::Insert);
-        let old = *self.slot(row);
-        assert!(!old.used && old.head.is_none() && old.lock == 0, "slot {row:?} is not free: {old:?}");
-        let Slot { incomplete, kept_next, .. } = old;
-        let mut slot = Slot { hash, key_length: key.len() as u16, used: true, incomplete, kept_next, ..FREE };
-        let mut filled = Ok(());
-        if key.len() <= INLINE_KEY {
-            slot.key[..key.len()].copy_from_slice(key);
-        } else {
-            filled = self.records.alloc(key, 0, RecRef::NONE, true).map(|record| {
-                slot.key[..8].copy_from_slice(&record.0.to_le_bytes());
-            });
-        }
-        if filled.is_ok() {
-            filled = self.hash.insert(hash, row.0);
-            if filled.is_err() {
-                self.free_long_key(&slot);
+        let made = self.records.alloc(Some(key), &[], 0, RecRef::NONE, true).and_then(|record| {
+            self.hash.insert(hash, row.0).inspect_err(|_| self.records.free(record))?;
+            Ok(record)
+        });
+        match made {
+            Ok(record) => self.slots.fill(row, record, hash as u32),
+            Err(code) => {
+                self.slots.give_back(row, &self.memory);
+                return Err(code);
             }
         }
-        if let Err(code) = filled {
-            self.slots.give_back(row);
-            return Err(code);
-        }
-        *self.slot_mut(row) = slot;
         self.rows += 1;
         assert!(
             self.hash.len() as u64 == self.rows,
@@ -293,12 +293,6 @@ impl Fragment {
         Ok(())
     }
 
-    fn free_long_key(&mut self, slot: &Slot) {
-        if usize::from(slot.key_length) > INLINE_KEY {
-            self.records.free(long_key(slot));
-        }
-    }
-
     /// The newest committed image; `None` when the row is not there for others.
     #[inline]
     pub fn committed(&self, row: RowId, writers: &impl Writers) -> Option<&[u8]> {
@@ -307,7 +301,7 @@ impl Fragment {
     /// The newest version that is committed, and its epoch; pending ones count when their writer says that they are decided.
     #[inline]
     fn latest(&self, row: RowId, writers: &impl Writers) -> (RecRef, Epoch) {
-        let head = self.slot(row).head;
+        let head = self.slots.head(row);
         if head.is_none() {
             return (head, Epoch(0));
         }
@@ -338,11 +332,11 @@ impl Fragment {
     /// The newest image, pending ones included: what the holder of the exclusive lock sees.
     #[inline]
     pub fn newest(&self, row: RowId) -> Option<&[u8]> {
-        self.image_of(self.slot(row).head)
+        self.image_of(self.slots.head(row))
     }
     /// An image that the row has or may come to have: the newest pending one that is no delete, or the committed one.
     pub fn possible(&self, row: RowId) -> Option<&[u8]> {
-        let mut at = self.slot(row).head;
+        let mut at = self.slots.head(row);
         while !at.is_none() {
             let flags = self.records.flags(at);
             if flags & TOMBSTONE == 0 {
@@ -369,12 +363,12 @@ impl Fragment {
     /// Who wrote the row's pending versions, as named to [`Fragment::push_pending`]; `None`: there are none.
     #[inline]
     pub fn writer(&self, row: RowId) -> Option<u64> {
-        let at = self.slot(row).head;
+        let at = self.slots.head(row);
         (!at.is_none() && self.records.flags(at) & PENDING != 0).then(|| self.records.epoch(at).0)
     }
     #[inline]
     pub fn has_pending(&self, row: RowId) -> bool {
-        let at = self.slot(row).head;
+        let at = self.slots.head(row);
         !at.is_none() && self.records.flags(at) & PENDING != 0
     }
     /// Epoch of the newest committed version; 0: there is none.
@@ -386,10 +380,22 @@ impl Fragment {
     /// readers ask [`Writers`] what became of `writer`.
     pub fn push_pending(&mut self, row: RowId, image: Option<&[u8]>, writer: u64) -> Result<(), ErrorCode> {
         self.trail.mark(Point::Push);
-        let head = self.slot(row).head;
+        let head = self.slots.head(row);
         assert!(self.slots.is_used(row), "a change of row {row:?}, which does not exist");
         let flags = PENDING | if image.is_none() { TOMBSTONE } else { 0 };
-        let record = self.records.alloc(image.unwrap_or(&[]), flags, head, head.is_none())?;
+        let record = match image {
+            Some(image) if self.gives_key(row, image) => {
+                self.records.alloc(None, image, flags, head, head.is_none())?
+            }
+            _ => {
+                let mut key = std::mem::take(&mut self.scratch);
+                key.clear();
+                key.extend_from_slice(&self.key(row));
+                let record = self.records.alloc(Some(&key), image.unwrap_or(&[]), flags, head, head.is_none());
+                self.scratch = key;
+                record?
+            }
+        };
         self.records.set_epoch(record, Epoch(writer));
         if let Some(image) = image {
             match self.index_version(row, image, head) {
@@ -401,7 +407,10 @@ impl Fragment {
                 }
             }
         }
-        self.slot_mut(row).head = record;
+        if head.is_none() {
+            self.records.free(self.slots.holder(row));
+        }
+        self.slots.set_head(row, record);
         Ok(())
     }
 
@@ -470,7 +479,7 @@ impl Fragment {
             let index = self.schema.index(no).ok_or(ErrorCode::IndexNotFound)?;
             key::encode_entry(&self.schema, index, image, out)?;
         }
-        out.extend_from_slice(self.key(row));
+        out.extend_from_slice(&self.key(row));
         Ok(())
     }
 
@@ -485,7 +494,7 @@ impl Fragment {
 
     fn other_version_has(&mut self, index: usize, row: RowId, image: &[u8]) -> bool {
         let no = self.indexes[index].no;
-        let mut at = self.slot(row).head;
+        let mut at = self.slots.head(row);
         let (mut mine, mut other) = (std::mem::take(&mut self.scratch), std::mem::take(&mut self.scratch_old));
         let mut found = false;
         while !at.is_none() && !found {
@@ -506,7 +515,7 @@ impl Fragment {
         found
     }
 
-    /// Frees a record that has been unlinked from the row, with the entries only it needed. `covered`: a version that stays has the same
+    /// Frees a record that has been unlinked from the row, unless the row needs it for its key, with the entries only it needed. `covered`: a version that stays has the same
     /// entries ([`SAME_ENTRIES`]).
     fn drop_version(&mut self, row: RowId, record: RecRef, covered: bool) {
         if !covered && self.records.flags(record) & TOMBSTONE == 0 && !self.indexes.is_empty() {
@@ -517,7 +526,9 @@ impl Fragment {
             self.unindex_version(row, &image);
             self.image = image;
         }
-        self.records.free(record);
+        if record != self.slots.holder(row) {
+            self.records.free(record);
+        }
     }
 
     #[inline]
@@ -528,38 +539,43 @@ impl Fragment {
     /// Undoes the newest pending version.
     pub fn pop_pending(&mut self, row: RowId) {
         self.trail.mark(Point::Undo);
-        let head = self.slot(row).head;
+        let head = self.slots.head(row);
         assert!(self.has_pending(row), "undo of a row without a pending version");
-        self.slot_mut(row).head = self.records.previous(head);
+        match self.records.previous(head) {
+            RecRef::NONE => self.slots.bare(row),
+            previous => self.slots.set_head(row, previous),
+        }
         self.drop_version(row, head, self.has_entries_of_below(head));
     }
 
+    /// The lock word. What it becomes is looked at by [`Fragment::reclaim`].
     #[inline]
     pub fn lock_word(&mut self, row: RowId) -> &mut u32 {
-        &mut self.slot_mut(row).lock
+        self.slots.lock_mut(row, &self.memory)
     }
     #[inline]
     pub fn lock_word_of(&self, row: RowId) -> u32 {
-        self.slot(row).lock
+        self.slots.lock(row)
     }
     /// Changes committed here and not yet known to be complete in the cluster.
     #[inline]
     pub fn incomplete(&self, row: RowId) -> u32 {
-        self.slot(row).incomplete
+        self.slots.incomplete(row)
     }
     pub fn add_incomplete(&mut self, row: RowId) {
-        self.slot_mut(row).incomplete += 1;
+        *self.slots.incomplete_mut(row, &self.memory) += 1;
     }
     pub fn sub_incomplete(&mut self, row: RowId) {
-        let slot = self.slot_mut(row);
-        assert!(slot.incomplete > 0, "a row completed more often than it was committed");
-        slot.incomplete -= 1;
+        let incomplete = self.slots.incomplete_mut(row, &self.memory);
+        assert!(*incomplete > 0, "a row completed more often than it was committed");
+        *incomplete -= 1;
+        self.slots.settle(row, &self.memory);
     }
 
     /// Removes the row if nothing is left of it: no version, no lock, nothing incomplete, no visit of [`Fragment::collect`] to come.
     pub fn reclaim(&mut self, row: RowId) -> bool {
-        let slot = *self.slot(row);
-        if !slot.used || !slot.head.is_none() || slot.lock != 0 || slot.incomplete != 0 || slot.kept_next != NOT_KEPT {
+        self.slots.settle(row, &self.memory);
+        if !self.slots.is_idle(row) || !self.slots.is_used(row) || !self.slots.head(row).is_none() {
             return false;
         }
         self.remove_row(row);
@@ -573,15 +589,15 @@ impl Fragment {
     /// If the row is not deleted, or is locked.
     pub fn evict(&mut self, row: RowId) -> Epoch {
         self.trail.mark(Point::Evict);
-        let slot = *self.slot(row);
-        assert!(slot.used, "there is no row {row:?} to be given up");
-        assert!(slot.lock == 0, "row {row:?} is replaced by its primary and is locked here: {slot:?}");
+        let (head, lock) = (self.slots.head(row), self.slots.lock(row));
+        assert!(self.slots.is_used(row), "there is no row {row:?} to be given up");
+        assert!(lock == 0, "row {row:?} is replaced by its primary and is locked here: {lock}");
         assert!(!self.has_pending(row), "row {row:?} is replaced by its primary and has an open change here");
         assert!(
-            slot.head.is_none() || self.is_tombstone(slot.head),
+            head.is_none() || self.is_tombstone(head),
             "row {row:?} is replaced by its primary and lives here"
         );
-        let epoch = if slot.head.is_none() { Epoch(0) } else { self.records.epoch(slot.head) };
+        let epoch = if head.is_none() { Epoch(0) } else { self.records.epoch(head) };
         self.take_out(row);
         epoch
     }
@@ -590,8 +606,7 @@ impl Fragment {
     /// here yet. `false`, and nothing changes: a transaction has it ([`Fragment::give_up_committed`]).
     pub fn give_up_row(&mut self, row: RowId) -> bool {
         self.trail.mark(Point::Evict);
-        let slot = *self.slot(row);
-        if !slot.used || slot.lock != 0 || self.has_pending(row) {
+        if !self.slots.is_used(row) || self.slots.lock(row) != 0 || self.has_pending(row) {
             return false;
         }
         self.slots.note_changed(row);
@@ -602,7 +617,8 @@ impl Fragment {
     /// The row goes with all its versions.
     fn take_out(&mut self, row: RowId) {
         let was_deleted = self.is_deleted(row);
-        let mut at = std::mem::replace(&mut self.slot_mut(row).head, RecRef::NONE);
+        let mut at = self.slots.head(row);
+        self.slots.bare(row);
         while !at.is_none() {
             let previous = self.records.previous(at);
             self.drop_version(row, at, false);
@@ -614,12 +630,11 @@ impl Fragment {
 
     fn remove_row(&mut self, row: RowId) {
         self.trail.mark(Point::Reclaim);
-        let slot = *self.slot(row);
-        let removed = self.hash.remove(slot.hash, row.0);
+        assert!(self.slots.is_used(row) && self.rows > 0, "row {row:?} is removed twice");
+        let removed = self.hash.remove(u64::from(self.slots.hash(row)), row.0);
         assert!(removed, "a row without hash entry");
-        assert!(slot.used && self.rows > 0, "row {row:?} is removed twice");
-        self.free_long_key(&slot);
-        self.slots.give_back(row);
+        self.records.free(self.slots.holder(row));
+        self.slots.give_back(row, &self.memory);
         self.rows -= 1;
         assert!(
             self.hash.len() as u64 == self.rows,
@@ -631,7 +646,7 @@ impl Fragment {
 
     /// The first row at or after `from`, in slot order.
     pub fn next_row(&self, from: RowId) -> Option<RowId> {
-        (from.0..self.slots.reached()).map(RowId).find(|&row| self.slot(row).used)
+        (from.0..self.slots.reached()).map(RowId).find(|&row| self.slots.is_used(row))
     }
 
     /// Entries of an ordered index between two bounds over encoded index columns (a prefix will do) or whole entry keys; `None` when there
@@ -653,7 +668,7 @@ impl Fragment {
         if index.0 == 0 {
             return true;
         }
-        let mut at = self.slot(row).head;
+        let mut at = self.slots.head(row);
         let mut below = self.records.previous(at);
         while !below.is_none() && self.has_entries_of_below(at) {
             (at, below) = (below, self.records.previous(below));
@@ -680,7 +695,7 @@ impl Fragment {
         let mut next = self.next_row(from);
         for _ in 0..budget {
             let Some(row) = next else { return Ok(None) };
-            let mut at = self.slot(row).head;
+            let mut at = self.slots.head(row);
             while !at.is_none() {
                 // What was alike in the other indexes may differ in this one.
                 let flags = self.records.flags(at) & !SAME_ENTRIES;
@@ -722,13 +737,13 @@ impl Fragment {
     /// Of a row's place, key and this image of it: equal on all replicas.
     pub fn hash_of(&self, row: RowId, image: &[u8]) -> u64 {
         let place = hash_key(&row.0.to_le_bytes()).rotate_left(34);
-        let hash = hash_key(self.key(row)) ^ hash_key(image).rotate_left(17) ^ place;
+        let hash = hash_key(&self.key(row)) ^ hash_key(image).rotate_left(17) ^ place;
         hash_key(&hash.to_le_bytes())
     }
 
     /// Checks the whole structure: hash index, slots, versions and trees against each other. Slow.
     pub fn verify(&self) -> Result<(), String> {
-        let used: Vec<RowId> = (0..self.slots.reached()).map(RowId).filter(|&r| self.slot(r).used).collect();
+        let used: Vec<RowId> = (0..self.slots.reached()).map(RowId).filter(|&r| self.slots.is_used(r)).collect();
         self.slots.verify()?;
         if used.len() as u64 != self.rows || self.hash.len() != used.len() {
             return Err(format!("{} slots in use, {} rows, {} hash entries", used.len(), self.rows, self.hash.len()));
@@ -739,12 +754,11 @@ impl Fragment {
         let (mut entry, mut expected, mut records) =
             (Vec::new(), vec![std::collections::BTreeSet::new(); self.indexes.len()], 0);
         for &row in &used {
-            let slot = self.slot(row);
-            if self.find(self.key(row), slot.hash) != Some(row) {
+            if self.find(&self.key(row), u64::from(self.slots.hash(row))) != Some(row) {
                 return Err(format!("row {row:?} is not found by its key"));
             }
-            records += u64::from(usize::from(slot.key_length) > INLINE_KEY);
-            let mut at = slot.head;
+            let mut at = self.slots.head(row);
+            records += u64::from(at.is_none());
             while !at.is_none() {
                 records += 1;
                 if self.records.flags(at) & TOMBSTONE == 0 {
@@ -772,10 +786,6 @@ impl Fragment {
         }
         Ok(())
     }
-}
-
-fn long_key(slot: &Slot) -> RecRef {
-    slot.key.first_chunk::<8>().map_or(RecRef::NONE, |b| RecRef(u64::from_le_bytes(*b)))
 }
 
 impl Fragment {

@@ -11,7 +11,7 @@ mod memory;
 mod record;
 mod trail;
 
-pub use fragment::{Fragment, FragmentScan, PAGE_ROWS, RowId, Writers};
+pub use fragment::{Fragment, FragmentScan, PAGE_ROWS, RowId, RowKey, Writers};
 pub use lock::{Acquire, Grant, LockMode, Locks};
 pub use memory::{MemoryManager, PAGE_BYTES, Priority, Region, RegionLimits, RegionUse};
 pub use record::HEADER_BYTES as VERSION_BYTES;

@@ -139,6 +139,13 @@ impl MemoryManager {
         true
     }
 
+    /// Takes bytes beyond all limits: for what must not fail and was paid for by something else.
+    pub fn account_anyway(&self, region: Region, bytes: usize) {
+        let state = &self.regions[region as usize];
+        let before = state.used.fetch_add(bytes as i64, Relaxed);
+        self.pool_used.fetch_add(beyond(before + bytes as i64, state) - beyond(before, state), Relaxed);
+    }
+
     /// Undoes a step up of `used` whose share of the pool was not charged. Another thread may have moved `used` meanwhile, so the
     /// step down can have another share than the step up; the difference goes to the pool, which keeps the sum of all steps exact.
     fn take_back(&self, state: &RegionState, bytes: i64, from_pool: i64) {

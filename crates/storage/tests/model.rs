@@ -203,7 +203,7 @@ impl World {
         self.fragment.verify().unwrap();
         for (key, model) in &self.model {
             let row = self.fragment.find(key, hash_key(key)).unwrap();
-            assert_eq!(self.fragment.key(row), key);
+            assert_eq!(&*self.fragment.key(row), key);
             let committed = model.committed.last().and_then(|(_, i)| i.as_deref());
             assert_eq!(self.fragment.committed(row, &()), committed);
             let newest = model.pending.last().map_or(committed, |i| i.as_deref());

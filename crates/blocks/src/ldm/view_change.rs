@@ -316,7 +316,7 @@ impl LocalDataManager {
                 table: entry.table,
                 schema_version: table.schema.version,
                 row: entry.row.0,
-                key: fragment.key(entry.row),
+                key: &fragment.key(entry.row),
                 image: fragment.newest(entry.row),
             };
             row.encode(&mut rows);
