@@ -76,7 +76,12 @@ fn measure(rows: u64, wide: bool, random: bool) {
     let full = resident() - before;
     let per = |bytes: u64| bytes as f64 / rows as f64;
     let parts: Vec<String> = fragment.bytes_by_part().map(|(what, bytes)| format!("{what} {:.1}", per(bytes))).into();
-    print!("{} {}: {}", if wide { "16+100" } else { "8+8" }, if random { "random" } else { "sequential" }, parts.join(", "));
+    print!(
+        "{} {}: {}",
+        if wide { "16+100" } else { "8+8" },
+        if random { "random" } else { "sequential" },
+        parts.join(", ")
+    );
     print!("; resident {:.1}; insert {first:.0} ns up to {}, then {rest:.0} ns", per(full), rows / 50);
     let (mut start, mut longest) = (Instant::now(), 0);
     for row in (0..rows).map(|i| RowId(i as u32)) {
@@ -87,7 +92,11 @@ fn measure(rows: u64, wide: bool, random: bool) {
         start = Instant::now();
     }
     let used: u64 = memory.usage().map(|region| region.used).sum();
-    println!("; all deleted: accounted {:.1}, resident {:.1}; longest delete {longest} us", per(used), per(resident().saturating_sub(before)));
+    println!(
+        "; all deleted: accounted {:.1}, resident {:.1}; longest delete {longest} us",
+        per(used),
+        per(resident().saturating_sub(before))
+    );
 }
 
 fn main() {
@@ -97,7 +106,9 @@ fn main() {
     for wide in [true, false] {
         for random in [false, true] {
             let is = |asked: &Option<String>, name: &str| asked.as_deref().is_none_or(|asked| asked == name);
-            if is(&form, if wide { "16+100" } else { "8+8" }) && is(&order, if random { "random" } else { "sequential" }) {
+            if is(&form, if wide { "16+100" } else { "8+8" })
+                && is(&order, if random { "random" } else { "sequential" })
+            {
                 measure(rows, wide, random);
             }
         }

@@ -44,15 +44,12 @@ use crate::{
     hash_index::{HashIndex, prefetch_read},
     memory::{MemoryManager, Region},
     record::{PENDING, RecRef, Records, SAME_ENTRIES, TOMBSTONE},
+    row_key::{RowKey, RowKeys},
     trail::{Point, Trail},
 };
 
-pub use self::{keys::RowKey, pages::PAGE_ROWS};
-use self::{
-    keys::Keys,
-    slots::Slots,
-    versions::Kept,
-};
+pub use self::pages::PAGE_ROWS;
+use self::{keys::Keys, slots::Slots, versions::Kept};
 
 /// Names a row of a fragment until the row is reclaimed.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
@@ -101,16 +98,51 @@ impl Writers for () {
     }
 }
 
+/// The key of an index entry: what the index has of it, or that it is the key of its row.
+#[derive(Clone, Copy)]
+pub struct EntryKey<'f>(Option<&'f [u8]>);
+
 /// Raw index entries in order: (entry key, row). May hold entries of versions the caller must not see.
 pub struct FragmentScan<'f> {
     range: Range<'f>,
+    has_keys: bool,
 }
 
 impl<'f> Iterator for FragmentScan<'f> {
-    type Item = (&'f [u8], RowId);
+    type Item = (EntryKey<'f>, RowId);
     #[inline]
     fn next(&mut self) -> Option<Self::Item> {
-        self.range.next().map(|(key, row)| (key, RowId(row)))
+        let (key, row) = self.range.next()?;
+        Some((EntryKey(self.has_keys.then_some(key)), RowId(row)))
+    }
+}
+
+/// The keys of the rows of a fragment of which other parts are being changed.
+struct KeysOf<'f> {
+    slots: &'f Slots,
+    records: &'f Records,
+    keys: &'f Keys,
+    schema: &'f TableSchema,
+}
+
+impl RowKeys for KeysOf<'_> {
+    #[inline]
+    fn key(&self, row: u32) -> RowKey<'_> {
+        key_of(self.slots, self.records, self.keys, self.schema, RowId(row))
+    }
+}
+
+#[inline]
+fn key_of<'f>(
+    slots: &'f Slots,
+    records: &'f Records,
+    keys: &'f Keys,
+    schema: &'f TableSchema,
+    row: RowId,
+) -> RowKey<'f> {
+    match records.key_or_image(slots.holder(row)) {
+        Ok(key) => RowKey::stored(key),
+        Err(image) => keys.make(schema, image),
     }
 }
 
@@ -221,10 +253,7 @@ impl Fragment {
     /// The encoded primary key.
     #[inline]
     pub fn key(&self, row: RowId) -> RowKey<'_> {
-        match self.records.key_or_image(self.slots.holder(row)) {
-            Ok(key) => RowKey::stored(key),
-            Err(image) => self.keys.make(&self.schema, image),
-        }
+        key_of(&self.slots, &self.records, &self.keys, &self.schema, row)
     }
     #[inline]
     fn has_key(&self, row: RowId, key: &[u8]) -> bool {
@@ -455,14 +484,16 @@ impl Fragment {
             }
             index.accounted += INDEX_STEP;
         }
-        Ok(index.tree.insert(entry, row.0))
+        let rows = KeysOf { slots: &self.slots, records: &self.records, keys: &self.keys, schema: &self.schema };
+        Ok(index.tree.insert(&rows, entry, row.0))
     }
 
     fn remove_entry_of(&mut self, index: usize, row: RowId, image: &[u8]) {
         let mut entry = std::mem::take(&mut self.scratch);
         let no = self.indexes[index].no;
         if self.entry_key(no, row, image, &mut entry).is_ok() {
-            self.indexes[index].tree.remove(&entry);
+            let rows = KeysOf { slots: &self.slots, records: &self.records, keys: &self.keys, schema: &self.schema };
+            self.indexes[index].tree.remove(&rows, &entry);
         }
         self.scratch = entry;
         let index = &mut self.indexes[index];
@@ -593,10 +624,7 @@ impl Fragment {
         assert!(self.slots.is_used(row), "there is no row {row:?} to be given up");
         assert!(lock == 0, "row {row:?} is replaced by its primary and is locked here: {lock}");
         assert!(!self.has_pending(row), "row {row:?} is replaced by its primary and has an open change here");
-        assert!(
-            head.is_none() || self.is_tombstone(head),
-            "row {row:?} is replaced by its primary and lives here"
-        );
+        assert!(head.is_none() || self.is_tombstone(head), "row {row:?} is replaced by its primary and lives here");
         let epoch = if head.is_none() { Epoch(0) } else { self.records.epoch(head) };
         self.take_out(row);
         epoch
@@ -659,15 +687,28 @@ impl Fragment {
         reverse: bool,
     ) -> Option<FragmentScan<'f>> {
         let index = self.indexes.iter().find(|i| i.no == index)?;
-        Some(FragmentScan { range: index.tree.range(low, high, reverse) })
+        Some(FragmentScan { range: index.tree.range(&self.row_keys(), low, high, reverse), has_keys: index.no.0 != 0 })
+    }
+    fn row_keys(&self) -> KeysOf<'_> {
+        KeysOf { slots: &self.slots, records: &self.records, keys: &self.keys, schema: &self.schema }
+    }
+    /// The whole key of an entry that a scan has found.
+    #[inline]
+    pub fn entry_key_of<'f>(&'f self, entry: EntryKey<'f>, row: RowId) -> RowKey<'f> {
+        entry.0.map_or_else(|| self.key(row), RowKey::stored)
     }
 
     /// Whether an entry found by a scan is the one of this image of the row.
     #[inline]
-    pub fn entry_matches(&self, index: IndexNo, row: RowId, image: &[u8], entry: &[u8], scratch: &mut Vec<u8>) -> bool {
-        if index.0 == 0 {
-            return true;
-        }
+    pub fn entry_matches(
+        &self,
+        index: IndexNo,
+        row: RowId,
+        image: &[u8],
+        entry: EntryKey<'_>,
+        scratch: &mut Vec<u8>,
+    ) -> bool {
+        let Some(entry) = entry.0 else { return true };
         let mut at = self.slots.head(row);
         let mut below = self.records.previous(at);
         while !below.is_none() && self.has_entries_of_below(at) {
@@ -683,7 +724,8 @@ impl Fragment {
     /// [`Fragment::build_index`].
     pub fn add_index(&mut self, index: IndexNo) {
         if self.indexes.iter().all(|i| i.no != index) {
-            self.indexes.push(Index { no: index, tree: BTree::new(), accounted: 0 });
+            let tree = if index.0 == 0 { BTree::without_keys() } else { BTree::new() };
+            self.indexes.push(Index { no: index, tree, accounted: 0 });
         }
     }
 
@@ -765,7 +807,7 @@ impl Fragment {
                     for (i, index) in self.indexes.iter().enumerate() {
                         self.entry_key(index.no, row, self.records.bytes_of(at), &mut entry)
                             .map_err(|e| e.to_string())?;
-                        if index.tree.get(&entry) != Some(row.0) {
+                        if index.tree.get(&self.row_keys(), &entry) != Some(row.0) {
                             return Err(format!("row {row:?} has no entry in index {}", index.no));
                         }
                         expected[i].insert(entry.clone());
@@ -779,7 +821,7 @@ impl Fragment {
         }
         self.verify_kept()?;
         for (index, expected) in self.indexes.iter().zip(expected) {
-            index.tree.verify()?;
+            index.tree.verify(&self.row_keys())?;
             if index.tree.len() != expected.len() {
                 return Err(format!("index {} has {} entries, {} are due", index.no, index.tree.len(), expected.len()));
             }

@@ -4,38 +4,9 @@
 //! tens of instructions, and compared with another one without being made. A record says whether its key is stored, so whatever cannot
 //! be made is right, too: keys with texts, long ones, deletes, rows that have no version, and images of which a client claims another key.
 
-use std::ops::Deref;
-
 use apus_types::{ColumnType, TableSchema, schema::HIDDEN_KEY_COLUMN};
 
-/// Keys up to this length are made from images.
-const MADE_MAX: usize = 62;
-
-/// An encoded primary key: of a record, or made.
-pub struct RowKey<'f>(Form<'f>);
-
-enum Form<'f> {
-    Stored(&'f [u8]),
-    Made { length: u8, bytes: [u8; MADE_MAX] },
-}
-
-impl Deref for RowKey<'_> {
-    type Target = [u8];
-    #[inline]
-    fn deref(&self) -> &[u8] {
-        match &self.0 {
-            Form::Stored(bytes) => bytes,
-            Form::Made { length, bytes } => &bytes[..usize::from(*length)],
-        }
-    }
-}
-
-impl<'f> RowKey<'f> {
-    #[inline]
-    pub(super) fn stored(bytes: &'f [u8]) -> RowKey<'f> {
-        RowKey(Form::Stored(bytes))
-    }
-}
+use crate::row_key::{MADE_MAX, RowKey};
 
 #[derive(Clone, Copy)]
 pub(super) struct Part {
@@ -104,7 +75,7 @@ impl Keys {
                 at += raw.len() + 2;
             }
         }
-        RowKey(Form::Made { length: at as u8, bytes })
+        RowKey::made(bytes, at)
     }
 
     /// Whether [`Keys::make`] gives this key.

@@ -474,14 +474,18 @@ mod tests {
             let row = RowId((seed >> 40) as u32 % rows);
             let (state, value) = (&mut model[row.0 as usize], if step < 50_000 { step } else { 0 });
             match seed >> 62 {
-                0 => *slots.lock_mut(row, &memory) = {
-                    state.0 = value;
-                    value
-                },
-                1 => *slots.incomplete_mut(row, &memory) = {
-                    state.1 = value;
-                    value
-                },
+                0 => {
+                    *slots.lock_mut(row, &memory) = {
+                        state.0 = value;
+                        value
+                    }
+                }
+                1 => {
+                    *slots.incomplete_mut(row, &memory) = {
+                        state.1 = value;
+                        value
+                    }
+                }
                 _ => {
                     let next = if value == 0 { NOT_KEPT } else { value };
                     assert_eq!(slots.set_kept_next(row, next, &memory), std::mem::replace(&mut state.2, next));
