@@ -141,10 +141,8 @@ impl Entry {
     /// An entry of a leaf without keys.
     #[inline]
     fn of_bare(bytes: &[u8; BARE_ENTRY]) -> Entry {
-        let (head, row) = bytes.split_at(8);
-        let head = head.first_chunk().map_or(0, |head| u64::from_le_bytes(*head));
-        let row = row.first_chunk().map_or(0, |row| u32::from_le_bytes(*row));
-        Entry::new(head, 0, PAGE, row)
+        let row = bytes.last_chunk().map_or(0, |row| u32::from_le_bytes(*row));
+        Entry::new(bare_head(bytes), 0, PAGE, row)
     }
     #[inline]
     fn head(self) -> u64 {
@@ -168,6 +166,12 @@ impl Entry {
     fn stored(self) -> usize {
         if self.len() == OUTSIDE { size_of::<u32>() } else { usize::from(self.len()) }
     }
+}
+
+/// The head in an entry of a leaf without keys.
+#[inline]
+fn bare_head(entry: &[u8; BARE_ENTRY]) -> u64 {
+    entry.first_chunk().map_or(0, |head| u64::from_le_bytes(*head))
 }
 
 /// Bytes a key takes in a page.
@@ -257,7 +261,7 @@ impl Node {
     }
     #[inline]
     fn head(&self, at: usize) -> u64 {
-        self.entry(at).head()
+        if self.bare { bare_head(&self.bare_entries()[at]) } else { self.entry(at).head() }
     }
     /// The key bytes in the page: the key, or the number of a long one.
     #[inline]
@@ -299,13 +303,12 @@ impl Node {
     fn used(&self) -> usize {
         self.len() * self.entry_bytes() + PAGE - self.heap as usize - self.dead as usize
     }
-    /// Entries from `from` on whose heads are below this one, or up to it.
-    #[inline]
-    fn heads_before(&self, from: usize, head: u64, with: bool) -> usize {
-        let is_before = |other: u64| other < head || (with && other == head);
+    /// From `from` on, entries of which this holds of the head, as it does of the first ones only.
+    #[inline(always)]
+    fn heads_with(&self, from: usize, holds: impl Fn(u64) -> bool) -> usize {
         match self.bare {
-            true => self.bare_entries()[from..].partition_point(|entry| is_before(Entry::of_bare(entry).head())),
-            false => self.entries()[from..].partition_point(|entry| is_before(Entry::of(entry).head())),
+            true => self.bare_entries()[from..].partition_point(|entry| holds(bare_head(entry))),
+            false => self.entries()[from..].partition_point(|entry| holds(Entry::of(entry).head())),
         }
     }
     /// Where the key is, or where it would go.
@@ -320,14 +323,14 @@ impl Node {
             }
         }
         let head = head_of(key, usize::from(self.skip));
-        let mut low = self.heads_before(0, head, false);
+        let mut low = self.heads_with(0, |other| other < head);
         let equal = |at: usize| at < len && self.head(at) == head;
         if !equal(low) {
             return Err(low);
         }
         let mut high = low + 1;
         if equal(high) {
-            high += self.heads_before(high, head, true);
+            high += self.heads_with(high, |other| other == head);
         }
         while low < high {
             let middle = low.midpoint(high);

@@ -79,6 +79,7 @@ pub struct Fragment {
     indexes: Vec<Index>,
     kept: Kept,
     trail: Trail,
+    newborn: Newborn,
     scratch: Vec<u8>,
     scratch_old: Vec<u8>,
     image: Vec<u8>,
@@ -117,33 +118,56 @@ impl<'f> Iterator for FragmentScan<'f> {
     }
 }
 
+/// The row that was made last, until it has a version or another one is made: its key, for which it needs no record then.
+#[derive(Default)]
+struct Newborn {
+    row: Option<RowId>,
+    key: Vec<u8>,
+}
+
 /// The keys of the rows of a fragment of which other parts are being changed.
 struct KeysOf<'f> {
     slots: &'f Slots,
     records: &'f Records,
+    newborn: &'f Newborn,
     keys: &'f Keys,
     schema: &'f TableSchema,
+}
+
+impl<'f> KeysOf<'f> {
+    /// The key of a row, or the image from which it can be made.
+    #[inline]
+    fn key_or_image(&self, row: RowId) -> Result<&'f [u8], &'f [u8]> {
+        let record = self.slots.holder(row);
+        if record.is_none() { Ok(&self.newborn.key) } else { self.records.key_or_image(record) }
+    }
+    #[inline]
+    fn of(&self, row: RowId) -> RowKey<'f> {
+        match self.key_or_image(row) {
+            Ok(key) => RowKey::stored(key),
+            Err(image) => self.keys.make(self.schema, image),
+        }
+    }
 }
 
 impl RowKeys for KeysOf<'_> {
     #[inline]
     fn key(&self, row: u32) -> RowKey<'_> {
-        key_of(self.slots, self.records, self.keys, self.schema, RowId(row))
+        self.of(RowId(row))
     }
 }
 
-#[inline]
-fn key_of<'f>(
-    slots: &'f Slots,
-    records: &'f Records,
-    keys: &'f Keys,
-    schema: &'f TableSchema,
-    row: RowId,
-) -> RowKey<'f> {
-    match records.key_or_image(slots.holder(row)) {
-        Ok(key) => RowKey::stored(key),
-        Err(image) => keys.make(schema, image),
-    }
+/// The keys of a fragment's rows, without the whole of it.
+macro_rules! keys_of {
+    ($fragment:expr) => {
+        KeysOf {
+            slots: &$fragment.slots,
+            records: &$fragment.records,
+            newborn: &$fragment.newborn,
+            keys: &$fragment.keys,
+            schema: &$fragment.schema,
+        }
+    };
 }
 
 impl Fragment {
@@ -164,6 +188,7 @@ impl Fragment {
             indexes: Vec::new(),
             kept: Kept::default(),
             trail: Trail::default(),
+            newborn: Newborn::default(),
             scratch: Vec::new(),
             scratch_old: Vec::new(),
             image: Vec::new(),
@@ -253,11 +278,11 @@ impl Fragment {
     /// The encoded primary key.
     #[inline]
     pub fn key(&self, row: RowId) -> RowKey<'_> {
-        key_of(&self.slots, &self.records, &self.keys, &self.schema, row)
+        keys_of!(self).of(row)
     }
     #[inline]
     fn has_key(&self, row: RowId, key: &[u8]) -> bool {
-        match self.records.key_or_image(self.slots.holder(row)) {
+        match keys_of!(self).key_or_image(row) {
             Ok(stored) => stored == key,
             Err(image) => self.keys.gives(&self.schema, image, key),
         }
@@ -265,7 +290,7 @@ impl Fragment {
     /// The row's key can be made from this image.
     #[inline]
     fn gives_key(&self, row: RowId, image: &[u8]) -> bool {
-        match self.records.key_or_image(self.slots.holder(row)) {
+        match keys_of!(self).key_or_image(row) {
             Ok(stored) => self.keys.gives(&self.schema, image, stored),
             Err(other) => self.keys.agree(&self.schema, image, other),
         }
@@ -283,6 +308,7 @@ impl Fragment {
 
     /// Makes a row without versions, in a slot of this replica's choice, for a key that [`Fragment::find`] did not find.
     pub fn insert_slot(&mut self, key: &[u8], hash: u64) -> Result<RowId, ErrorCode> {
+        self.settle_newborn()?;
         let row = self.slots.take(&self.memory)?;
         self.fill_slot(row, key, hash)?;
         Ok(row)
@@ -293,24 +319,44 @@ impl Fragment {
     /// # Panics
     /// If a row has the slot.
     pub fn insert_slot_at(&mut self, row: RowId, key: &[u8], hash: u64) -> Result<(), ErrorCode> {
+        self.settle_newborn()?;
         self.slots.take_at(row, &self.memory)?;
         self.fill_slot(row, key, hash)
+    }
+
+    /// Another row is to be made: the last one gets a record for its key, if it has no version.
+    #[inline]
+    fn settle_newborn(&mut self) -> Result<(), ErrorCode> {
+        if let Some(row) = self.newborn.row {
+            let record = self.records.alloc(Some(&self.newborn.key), &[], 0, RecRef::NONE, true)?;
+            self.slots.set_head(row, record);
+            self.slots.bare(row);
+            self.newborn.row = None;
+        }
+        Ok(())
+    }
+    /// Frees what a row without versions has for its key.
+    fn free_holder(&mut self, row: RowId) {
+        match self.slots.holder(row) {
+            RecRef::NONE => {
+                assert!(self.newborn.row == Some(row), "row {row:?} has neither a record nor a key");
+                self.newborn.row = None;
+            }
+            record => self.records.free(record),
+        }
     }
 
     /// Makes the row in a slot that was taken, or gives the slot back.
     fn fill_slot(&mut self, row: RowId, key: &[u8], hash: u64) -> Result<(), ErrorCode> {
         self.trail.mark(Point::Insert);
-        let made = self.records.alloc(Some(key), &[], 0, RecRef::NONE, true).and_then(|record| {
-            self.hash.insert(hash, row.0).inspect_err(|_| self.records.free(record))?;
-            Ok(record)
-        });
-        match made {
-            Ok(record) => self.slots.fill(row, record, hash as u32),
-            Err(code) => {
-                self.slots.give_back(row, &self.memory);
-                return Err(code);
-            }
+        if let Err(code) = self.hash.insert(hash, row.0) {
+            self.slots.give_back(row, &self.memory);
+            return Err(code);
         }
+        self.slots.fill(row, RecRef::NONE, hash as u32);
+        self.newborn.row = Some(row);
+        self.newborn.key.clear();
+        self.newborn.key.extend_from_slice(key);
         self.rows += 1;
         assert!(
             self.hash.len() as u64 == self.rows,
@@ -437,7 +483,7 @@ impl Fragment {
             }
         }
         if head.is_none() {
-            self.records.free(self.slots.holder(row));
+            self.free_holder(row);
         }
         self.slots.set_head(row, record);
         Ok(())
@@ -484,7 +530,7 @@ impl Fragment {
             }
             index.accounted += INDEX_STEP;
         }
-        let rows = KeysOf { slots: &self.slots, records: &self.records, keys: &self.keys, schema: &self.schema };
+        let rows = keys_of!(self);
         Ok(index.tree.insert(&rows, entry, row.0))
     }
 
@@ -492,7 +538,7 @@ impl Fragment {
         let mut entry = std::mem::take(&mut self.scratch);
         let no = self.indexes[index].no;
         if self.entry_key(no, row, image, &mut entry).is_ok() {
-            let rows = KeysOf { slots: &self.slots, records: &self.records, keys: &self.keys, schema: &self.schema };
+            let rows = keys_of!(self);
             self.indexes[index].tree.remove(&rows, &entry);
         }
         self.scratch = entry;
@@ -661,7 +707,7 @@ impl Fragment {
         assert!(self.slots.is_used(row) && self.rows > 0, "row {row:?} is removed twice");
         let removed = self.hash.remove(u64::from(self.slots.hash(row)), row.0);
         assert!(removed, "a row without hash entry");
-        self.records.free(self.slots.holder(row));
+        self.free_holder(row);
         self.slots.give_back(row, &self.memory);
         self.rows -= 1;
         assert!(
@@ -687,10 +733,7 @@ impl Fragment {
         reverse: bool,
     ) -> Option<FragmentScan<'f>> {
         let index = self.indexes.iter().find(|i| i.no == index)?;
-        Some(FragmentScan { range: index.tree.range(&self.row_keys(), low, high, reverse), has_keys: index.no.0 != 0 })
-    }
-    fn row_keys(&self) -> KeysOf<'_> {
-        KeysOf { slots: &self.slots, records: &self.records, keys: &self.keys, schema: &self.schema }
+        Some(FragmentScan { range: index.tree.range(&keys_of!(self), low, high, reverse), has_keys: index.no.0 != 0 })
     }
     /// The whole key of an entry that a scan has found.
     #[inline]
@@ -800,14 +843,14 @@ impl Fragment {
                 return Err(format!("row {row:?} is not found by its key"));
             }
             let mut at = self.slots.head(row);
-            records += u64::from(at.is_none());
+            records += u64::from(at.is_none() && self.newborn.row != Some(row));
             while !at.is_none() {
                 records += 1;
                 if self.records.flags(at) & TOMBSTONE == 0 {
                     for (i, index) in self.indexes.iter().enumerate() {
                         self.entry_key(index.no, row, self.records.bytes_of(at), &mut entry)
                             .map_err(|e| e.to_string())?;
-                        if index.tree.get(&self.row_keys(), &entry) != Some(row.0) {
+                        if index.tree.get(&keys_of!(self), &entry) != Some(row.0) {
                             return Err(format!("row {row:?} has no entry in index {}", index.no));
                         }
                         expected[i].insert(entry.clone());
@@ -821,7 +864,7 @@ impl Fragment {
         }
         self.verify_kept()?;
         for (index, expected) in self.indexes.iter().zip(expected) {
-            index.tree.verify(&self.row_keys())?;
+            index.tree.verify(&keys_of!(self))?;
             if index.tree.len() != expected.len() {
                 return Err(format!("index {} has {} entries, {} are due", index.no, index.tree.len(), expected.len()));
             }

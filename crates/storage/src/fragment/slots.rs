@@ -205,7 +205,7 @@ impl Slots {
         let record = self.record(row);
         if record & BARE == 0 { RecRef(record) } else { RecRef::NONE }
     }
-    /// The record that has the row's key; none of a free slot.
+    /// The record that has the row's key; none of a free slot, and of a row that was just made.
     #[inline]
     pub fn holder(&self, row: RowId) -> RecRef {
         RecRef(self.record(row) & !BARE)
@@ -221,9 +221,10 @@ impl Slots {
         assert!(record != 0, "row {row:?} does not exist and is bare");
         self.set_record(row, record | BARE);
     }
-    /// A row has the slot from now on, without a version; `record` has its key.
+    /// A row has the slot from now on, without a version; `record` has its key, if any has.
+    #[inline]
     pub fn fill(&mut self, row: RowId, record: RecRef, hash: u32) {
-        assert!(self.record(row) == 0 && !record.is_none(), "slot {row:?} is not free");
+        assert!(self.record(row) == 0, "slot {row:?} is not free");
         self.set_record(row, record.0 | BARE);
         self.slot_mut(row).hash = hash;
     }
