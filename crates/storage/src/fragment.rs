@@ -34,7 +34,7 @@ use std::{ops::Bound, sync::Arc};
 
 use apus_types::{
     Epoch, ErrorCode, IndexNo, PartitionId, TableSchema,
-    hash::hash_key,
+    hash::{SecretHash, hash_key},
     key,
     planted::{Bug, planted},
 };
@@ -69,6 +69,7 @@ pub struct Fragment {
     schema: Arc<TableSchema>,
     partition: PartitionId,
     memory: Arc<MemoryManager>,
+    secret: Option<SecretHash>,
     keys: Keys,
     slots: Slots,
     rows: u64,
@@ -179,6 +180,7 @@ impl Fragment {
         let mut fragment = Fragment {
             partition,
             memory: memory.clone(),
+            secret: None,
             keys: Keys::new(&schema),
             slots: Slots::default(),
             rows: 0,
@@ -198,6 +200,15 @@ impl Fragment {
             fragment.add_index(IndexNo(0));
         }
         Ok(fragment)
+    }
+
+    /// The hashes that come with keys are of this function, and not [`hash_key`]: to be said before there is a row.
+    pub fn hash_by(&mut self, secret: SecretHash) {
+        assert!(self.rows == 0, "{} rows are in the hash index by another function", self.rows);
+        self.secret = Some(secret);
+    }
+    fn hash_of_key(&self, key: &[u8]) -> u64 {
+        self.secret.map_or_else(|| hash_key(key), |secret| secret.of(key))
     }
 
     pub fn schema(&self) -> &Arc<TableSchema> {
@@ -240,8 +251,8 @@ impl Fragment {
         ]
     }
 
-    /// The row with this primary key in whatever state: committed, being inserted, or kept only by a lock. `hash`, here and elsewhere, is the
-    /// same function of the key for as long as the fragment lives (`apus_types::hash::SecretHash`).
+    /// The row with this primary key in whatever state: committed, being inserted, or kept only by a lock. `hash`, here and elsewhere, is that
+    /// of the key by [`hash_key`], or by the function that [`Fragment::hash_by`] was given.
     #[inline]
     pub fn find(&self, key: &[u8], hash: u64) -> Option<RowId> {
         self.hash.find(hash, |row| self.has_key(RowId(row), key)).map(RowId)
@@ -284,7 +295,7 @@ impl Fragment {
     fn has_key(&self, row: RowId, key: &[u8]) -> bool {
         match keys_of!(self).key_or_image(row) {
             Ok(stored) => stored == key,
-            Err(image) => self.keys.gives(&self.schema, image, key),
+            Err(image) => self.keys.is_made(&self.schema, image, key),
         }
     }
     /// The row's key can be made from this image.
@@ -353,7 +364,7 @@ impl Fragment {
             self.slots.give_back(row, &self.memory);
             return Err(code);
         }
-        self.slots.fill(row, RecRef::NONE, hash as u32);
+        self.slots.fill(row, RecRef::NONE);
         self.newborn.row = Some(row);
         self.newborn.key.clear();
         self.newborn.key.extend_from_slice(key);
@@ -705,7 +716,8 @@ impl Fragment {
     fn remove_row(&mut self, row: RowId) {
         self.trail.mark(Point::Reclaim);
         assert!(self.slots.is_used(row) && self.rows > 0, "row {row:?} is removed twice");
-        let removed = self.hash.remove(u64::from(self.slots.hash(row)), row.0);
+        let hash = self.hash_of_key(&self.key(row));
+        let removed = self.hash.remove(hash, row.0);
         assert!(removed, "a row without hash entry");
         self.free_holder(row);
         self.slots.give_back(row, &self.memory);
@@ -839,7 +851,7 @@ impl Fragment {
         let (mut entry, mut expected, mut records) =
             (Vec::new(), vec![std::collections::BTreeSet::new(); self.indexes.len()], 0);
         for &row in &used {
-            if self.find(&self.key(row), u64::from(self.slots.hash(row))) != Some(row) {
+            if self.find(&self.key(row), self.hash_of_key(&self.key(row))) != Some(row) {
                 return Err(format!("row {row:?} is not found by its key"));
             }
             let mut at = self.slots.head(row);

@@ -15,7 +15,7 @@ const NONE: u32 = u32::MAX;
 /// Buckets are made in chunks, so that growing never copies them.
 const CHUNK: usize = 256;
 /// Split when there are more entries than this many per bucket on average.
-const LOAD: usize = 4;
+const LOAD: usize = 5;
 
 #[repr(align(64))]
 #[derive(Clone, Copy, Debug)]
@@ -30,6 +30,18 @@ struct Bucket {
 const _: () = assert!(size_of::<Bucket>() == 64);
 
 const EMPTY: Bucket = Bucket { hashes: [0; ENTRIES], rows: [0; ENTRIES], next: NONE, count: 0 };
+
+impl Bucket {
+    /// A bit for each entry that has this hash; without branches, so that all are compared at once.
+    #[inline]
+    fn with_hash(&self, hash: u32) -> u32 {
+        let mut same = 0;
+        for (i, other) in self.hashes.iter().enumerate() {
+            same |= u32::from(*other == hash) << i;
+        }
+        same & ((1 << self.count.min(ENTRIES as u32)) - 1)
+    }
+}
 
 #[derive(Debug)]
 struct Chunks {
@@ -104,8 +116,8 @@ impl HashIndex {
     #[inline]
     pub fn candidate(&self, hash: u64) -> Option<u32> {
         let bucket = self.buckets.get(self.home(hash as u32));
-        let found = bucket.hashes.iter().position(|&h| h == hash as u32)?;
-        (found < bucket.count as usize).then(|| bucket.rows[found])
+        let same = bucket.with_hash(hash as u32);
+        (same != 0).then(|| bucket.rows[same.trailing_zeros() as usize])
     }
 
     /// The row whose hash agrees and for which `is_key` holds.
@@ -114,10 +126,13 @@ impl HashIndex {
         let hash = hash as u32;
         let mut bucket = self.buckets.get(self.home(hash));
         loop {
-            for i in 0..(bucket.count as usize).min(ENTRIES) {
-                if bucket.hashes[i] == hash && is_key(bucket.rows[i]) {
-                    return Some(bucket.rows[i]);
+            let mut same = bucket.with_hash(hash);
+            while same != 0 {
+                let row = bucket.rows[same.trailing_zeros() as usize];
+                if is_key(row) {
+                    return Some(row);
                 }
+                same &= same - 1;
             }
             if bucket.next == NONE {
                 return None;

@@ -41,8 +41,8 @@ const KEY: u8 = 16;
 /// Only in records that are free.
 const FREED: u8 = 128;
 
-/// Classes of sizes up to 256 in steps of 4, up to 512 in steps of 8, then so many as fit a page 63 times or less.
-const CLASSES: usize = 64 + 32 + 63;
+/// Classes of sizes up to 256 in steps of 2, up to 512 in steps of 8, then so many as fit a page 63 times or less.
+const CLASSES: usize = 128 + 32 + 63;
 /// A fragment with fewer bytes of records takes coarse classes only.
 const FINE_BYTES: u64 = 2 << 20;
 const NO_PAGE: u32 = u32::MAX;
@@ -54,16 +54,16 @@ const LARGE: u64 = 1 << 63;
 fn class_of(size: usize, fine: bool) -> (usize, u32) {
     let size = if fine { size } else { size.next_multiple_of(32) };
     if size <= 256 {
-        let steps = size.div_ceil(4);
-        return (steps - 1, steps as u32 * 4);
+        let steps = size.div_ceil(2);
+        return (steps - 1, steps as u32 * 2);
     }
     if size <= 512 {
         let steps = size.div_ceil(8);
-        return (64 + steps - 33, steps as u32 * 8);
+        return (128 + steps - 33, steps as u32 * 8);
     }
     let fit = PAGE_BYTES / size.next_multiple_of(8);
     let fit = if fine || fit < 8 { fit } else { fit & !3 };
-    (64 + 32 + 63 - fit, (PAGE_BYTES / fit) as u32 & !7)
+    (CLASSES - fit, (PAGE_BYTES / fit) as u32 & !7)
 }
 
 /// Names a record; 0 is none. The highest bit is for large records, the two below it are free for whoever keeps the name.

@@ -4,17 +4,34 @@
 //! tens of instructions, and compared with another one without being made. A record says whether its key is stored, so whatever cannot
 //! be made is right, too: keys with texts, long ones, deletes, rows that have no version, and images of which a client claims another key.
 
-use apus_types::{ColumnType, TableSchema, schema::HIDDEN_KEY_COLUMN};
+use apus_types::{ColumnType, RowLayout, TableSchema, schema::HIDDEN_KEY_COLUMN};
 
 use crate::row_key::{MADE_MAX, RowKey};
 
 #[derive(Clone, Copy)]
 pub(super) struct Part {
     column: u16,
+    /// Where a number is in rows of the newest form.
+    at: u16,
     /// Bytes of a column that is a little-endian number in the row and a big-endian one in the key; 0: it is bytes.
     width: u8,
     /// The number has a sign, whose bit is the other way round in the key.
     signed: bool,
+}
+
+impl Part {
+    #[inline]
+    fn raw<'r>(&self, layout: &'r RowLayout, image: &'r [u8]) -> &'r [u8] {
+        if self.width == 0 || !layout.is_newest(image) {
+            return layout.raw(image, self.column);
+        }
+        let at = usize::from(self.at);
+        image.get(at..at + usize::from(self.width)).unwrap_or_default()
+    }
+    #[inline]
+    fn turn(&self) -> u8 {
+        u8::from(self.signed) << 7
+    }
 }
 
 /// How keys of a table are made.
@@ -44,7 +61,11 @@ impl Keys {
                 _ if ty.fixed_bytes().is_none() && ty.collation().is_none() => (0, false),
                 _ => return None,
             };
-            Some(Part { column: *column, width, signed })
+            let at = match width {
+                0 => 0,
+                _ => u16::try_from(schema.layout().fixed_place(*column)?.0).ok()?,
+            };
+            Some(Part { column: *column, at, width, signed })
         };
         match schema.primary_key.iter().map(part).collect::<Option<Vec<Part>>>() {
             Some(parts) if !parts.is_empty() => Keys::Parts(parts),
@@ -63,52 +84,65 @@ impl Keys {
         };
         let (mut bytes, mut at) = ([0; MADE_MAX], 0);
         for part in parts {
-            let raw = layout.raw(image, part.column);
+            let raw = part.raw(layout, image);
+            let out = &mut bytes[at..at + raw.len()];
+            out.copy_from_slice(raw);
             if part.width != 0 {
-                let out = &mut bytes[at..at + raw.len()];
-                out.copy_from_slice(raw);
                 out.reverse();
-                out[0] ^= u8::from(part.signed) << 7;
+                out[0] ^= part.turn();
                 at += raw.len();
             } else {
-                bytes[at..at + raw.len()].copy_from_slice(raw); // there is no zero in it
-                at += raw.len() + 2;
+                at += raw.len() + 2; // there is no zero in it
             }
         }
         RowKey::made(bytes, at)
     }
 
-    /// Whether [`Keys::make`] gives this key.
+    /// Whether [`Keys::make`] gives this key: of an image from which it makes the right one.
     #[inline]
-    pub fn gives(&self, schema: &TableSchema, image: &[u8], key: &[u8]) -> bool {
+    pub fn is_made(&self, schema: &TableSchema, image: &[u8], key: &[u8]) -> bool {
         let layout = schema.layout();
         let parts = match self {
             Keys::Stored => return false,
-            Keys::Column(column) => return layout.is_newest(image) && layout.raw(image, *column) == key,
+            Keys::Column(column) => return layout.raw(image, *column) == key,
             Keys::Parts(parts) => parts,
         };
-        if key.len() > MADE_MAX {
-            return false;
-        }
         let mut rest = key;
         for part in parts {
-            let raw = layout.raw(image, part.column);
+            let raw = part.raw(layout, image);
             let Some((mine, behind)) = rest.split_at_checked(raw.len()) else { return false };
             rest = behind;
             if part.width != 0 {
-                let sign = u8::from(part.signed) << 7;
-                if raw.len() != usize::from(part.width) || number(raw) != turned(mine, sign) {
+                if number(raw) != turned(mine, part.turn()) {
                     return false;
                 }
             } else {
                 let Some(behind) = rest.strip_prefix(&[0, 0]) else { return false };
                 rest = behind;
-                if raw != mine || raw.contains(&0) {
+                if raw != mine {
                     return false;
                 }
             }
         }
         rest.is_empty()
+    }
+
+    /// Whether this key can be made from the image.
+    #[inline]
+    pub fn gives(&self, schema: &TableSchema, image: &[u8], key: &[u8]) -> bool {
+        let layout = schema.layout();
+        let is_plain = match self {
+            Keys::Stored => false,
+            Keys::Column(_) => layout.is_newest(image),
+            Keys::Parts(parts) => {
+                let is_plain = |part: &Part| match part.width {
+                    0 => !part.raw(layout, image).contains(&0),
+                    width => part.raw(layout, image).len() == usize::from(width),
+                };
+                key.len() <= MADE_MAX && parts.iter().all(is_plain)
+            }
+        };
+        is_plain && self.is_made(schema, image, key)
     }
 
     /// Whether the image gives the key that another one gives.
@@ -118,7 +152,7 @@ impl Keys {
         match self {
             Keys::Stored => false,
             Keys::Column(column) => layout.is_newest(image) && layout.raw(image, *column) == layout.raw(other, *column),
-            Keys::Parts(parts) => parts.iter().all(|p| layout.raw(image, p.column) == layout.raw(other, p.column)),
+            Keys::Parts(parts) => parts.iter().all(|part| part.raw(layout, image) == part.raw(layout, other)),
         }
     }
 }

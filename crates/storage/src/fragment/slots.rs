@@ -4,7 +4,7 @@
 //! has the same [`RowId`] wherever it is, and what names a row by it (a copied row, a log, a checkpoint) means the same on
 //! each node.
 //!
-//! **12 bytes.** A slot has the name of a record and half of the key's hash. The record is the row's newest version, or, of a row that has none (it is being inserted, or was
+//! **8 bytes.** A slot has the name of a record. The record is the row's newest version, or, of a row that has none (it is being inserted, or was
 //! deleted and is still locked), a *bare* one that is there for its key. The lock word, the count of changes that are not complete and the place in a list of kept rows are nothing
 //! for most rows at most times. A row that has one of them is *active*: they are in an entry of a table beside the slots, the name of the record with them, and the slot
 //! names the entry. A row becomes active with its first lock, and is looked at when something of it ends ([`Slots::settle`]). The table has an entry for each lock and each kept version at
@@ -34,26 +34,10 @@ const BARE: u64 = 1 << 62;
 /// In a slot: it names an entry of the table of active rows.
 const ACTIVE: u64 = 1 << 61;
 
-#[derive(Clone, Copy, Debug)]
-struct Slot {
-    /// A record, with [`BARE`]; or [`ACTIVE`] and an entry; 0: free.
-    word: [u32; 2],
-    hash: u32,
-}
+/// A record, with [`BARE`]; or [`ACTIVE`] and an entry; or nothing.
+type Slot = u64;
 
-const FREE: Slot = Slot { word: [0; 2], hash: 0 };
-const _: () = assert!(size_of::<Slot>() == 12);
-
-impl Slot {
-    #[inline]
-    fn word(self) -> u64 {
-        u64::from(self.word[0]) | u64::from(self.word[1]) << 32
-    }
-    #[inline]
-    fn set(&mut self, word: u64) {
-        self.word = [word as u32, (word >> 32) as u32];
-    }
-}
+const FREE: Slot = 0;
 
 /// What a row has for a while.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -152,22 +136,22 @@ impl Slots {
     }
     /// Where the slot is, for a prefetch.
     #[inline]
-    pub fn place(&self, row: RowId) -> &[u32] {
-        &self.slot(row).word
+    pub fn place(&self, row: RowId) -> &u64 {
+        self.slot(row)
     }
     #[inline]
     fn active(&self, row: RowId) -> Option<&Active> {
-        let word = self.slot(row).word();
+        let word = *self.slot(row);
         (word & ACTIVE != 0).then(|| self.actives.get(word as u32))
     }
     /// The entry of a row, made if there is none.
     #[inline]
     fn active_mut(&mut self, row: RowId, memory: &MemoryManager) -> &mut Active {
-        let word = self.slot(row).word();
+        let word = *self.slot(row);
         let entry = match word & ACTIVE {
             0 => {
                 let entry = self.actives.add(word, memory);
-                self.slot_mut(row).set(ACTIVE | u64::from(entry));
+                *self.slot_mut(row) = ACTIVE | u64::from(entry);
                 entry
             }
             _ => word as u32,
@@ -177,24 +161,25 @@ impl Slots {
     /// The row has nothing any more that an entry is for, perhaps.
     #[inline]
     pub fn settle(&mut self, row: RowId, memory: &MemoryManager) {
-        let word = self.slot(row).word();
+        let word = *self.slot(row);
         if word & ACTIVE != 0 {
             let entry = *self.actives.get(word as u32);
             if entry == (Active { record: entry.record, ..IDLE }) {
-                self.slot_mut(row).set(entry.record);
+                *self.slot_mut(row) = entry.record;
                 self.actives.remove(word as u32, memory);
             }
         }
     }
     #[inline]
     fn record(&self, row: RowId) -> u64 {
-        self.active(row).map_or_else(|| self.slot(row).word(), |active| active.record)
+        let word = *self.slot(row);
+        if word & ACTIVE == 0 { word } else { self.actives.get(word as u32).record }
     }
     #[inline]
     fn set_record(&mut self, row: RowId, record: u64) {
-        let word = self.slot(row).word();
+        let word = *self.slot(row);
         match word & ACTIVE {
-            0 => self.slot_mut(row).set(record),
+            0 => *self.slot_mut(row) = record,
             _ => self.actives.get_mut(word as u32).record = record,
         }
     }
@@ -223,14 +208,9 @@ impl Slots {
     }
     /// A row has the slot from now on, without a version; `record` has its key, if any has.
     #[inline]
-    pub fn fill(&mut self, row: RowId, record: RecRef, hash: u32) {
+    pub fn fill(&mut self, row: RowId, record: RecRef) {
         assert!(self.record(row) == 0, "slot {row:?} is not free");
         self.set_record(row, record.0 | BARE);
-        self.slot_mut(row).hash = hash;
-    }
-    /// The lower half of the hash of the row's key.
-    pub fn hash(&self, row: RowId) -> u32 {
-        self.slot(row).hash
     }
     #[inline]
     pub fn lock(&self, row: RowId) -> u32 {
@@ -262,7 +242,7 @@ impl Slots {
     /// No lock, nothing incomplete, no visit to come, and no entry for them ([`Slots::settle`]).
     #[inline]
     pub fn is_idle(&self, row: RowId) -> bool {
-        self.slot(row).word() & ACTIVE == 0
+        *self.slot(row) & ACTIVE == 0
     }
 
     /// Changes are of this round from now on.
@@ -324,7 +304,6 @@ impl Slots {
     pub fn give_back(&mut self, row: RowId, memory: &MemoryManager) {
         assert!(self.lock(row) == 0, "the row of slot {row:?} is gone and locked");
         self.set_record(row, 0);
-        self.slot_mut(row).hash = 0;
         self.settle(row, memory);
         self.free.insert(row.0);
     }
@@ -446,11 +425,11 @@ mod tests {
         let mut slots = Slots::default();
         for wanted in [700, 3, 0] {
             slots.take_at(RowId(wanted), &memory).unwrap();
-            slots.fill(RowId(wanted), RecRef(9), 0);
+            slots.fill(RowId(wanted), RecRef(9));
         }
         slots.verify().unwrap();
         assert_eq!(slots.take(&memory).unwrap(), RowId(1), "the lowest that is free");
-        slots.fill(RowId(1), RecRef(9), 0);
+        slots.fill(RowId(1), RecRef(9));
         slots.give_back(RowId(0), &memory);
         slots.verify().unwrap();
         assert_eq!(slots.take(&memory).unwrap(), RowId(0));
@@ -464,11 +443,11 @@ mod tests {
         let (mut slots, mut model) = (Slots::default(), vec![(0u32, 0u32, NOT_KEPT); rows as usize]);
         for row in (0..rows).map(RowId) {
             slots.take_at(row, &memory).unwrap();
-            slots.fill(row, RecRef(9), row.0);
+            slots.fill(row, RecRef(9));
         }
         let check = |slots: &Slots, row: RowId, (lock, incomplete, next): (u32, u32, u32)| {
             assert_eq!((slots.lock(row), slots.incomplete(row), slots.kept_next(row)), (lock, incomplete, next));
-            assert_eq!((slots.holder(row), slots.head(row), slots.hash(row)), (RecRef(9), RecRef::NONE, row.0));
+            assert_eq!((slots.holder(row), slots.head(row)), (RecRef(9), RecRef::NONE));
         };
         for step in 0..100_000u32 {
             seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
