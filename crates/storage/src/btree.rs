@@ -19,7 +19,7 @@
 //! A full node splits in the middle by bytes; at the right or left edge of the tree it splits at that end, so that
 //! sequential load fills its leaves. A node below a quarter joins a neighbour if both fit in three quarters;
 //! an empty leaf always goes. Nodes come from a slab that grows in small chunks: no insert copies the tree, and freed
-//! nodes are used again (they are not returned to the allocator before the tree is dropped).
+//! nodes are used again; chunks of which all nodes are free go back to the allocator.
 
 use std::{
     cmp::Ordering,
@@ -51,47 +51,92 @@ const CHUNK: usize = 32;
 /// No node.
 const NIL: u32 = u32::MAX;
 
-/// Items with stable numbers in chunks; freed numbers are used again.
+/// Items with stable numbers in chunks; freed numbers are used again, and chunks of which no item is left go.
 struct Slab<T> {
-    /// All chunks have the full capacity but the first, which starts small.
-    chunks: Vec<Vec<T>>,
-    free: Vec<u32>,
+    chunks: Vec<Chunk<T>>,
+    /// Chunks with room, each at least once; others may be among them.
+    with_room: Vec<u32>,
+    /// Items in use, and those that the chunks have room for.
+    used: usize,
+    room: usize,
 }
 
+/// Has the full capacity, but the first of a slab, which starts small.
+struct Chunk<T> {
+    items: Vec<T>,
+    /// A bit for each item in use.
+    used: u32,
+    is_listed: bool,
+}
+
+const _: () = assert!(CHUNK == u32::BITS as usize);
+
 impl<T> Slab<T> {
+    const EMPTY: Slab<T> = Slab { chunks: Vec::new(), with_room: Vec::new(), used: 0, room: 0 };
+
     fn insert(&mut self, item: T) -> u32 {
-        if let Some(id) = self.free.pop() {
-            self[id] = item;
-            return id;
+        let at = loop {
+            match self.with_room.last() {
+                Some(&at) if self.chunks[at as usize].used != u32::MAX => break at as usize,
+                Some(&at) => {
+                    self.chunks[at as usize].is_listed = false;
+                    self.with_room.pop();
+                }
+                None => {
+                    assert!(self.chunks.len() < NIL as usize / CHUNK, "slab full");
+                    self.with_room.push(self.chunks.len() as u32);
+                    self.chunks.push(Chunk { items: Vec::new(), used: 0, is_listed: true });
+                }
+            }
+        };
+        let chunk = &mut self.chunks[at];
+        let place = chunk.used.trailing_ones();
+        chunk.used |= 1 << place;
+        self.used += 1;
+        if let Some(free) = chunk.items.get_mut(place as usize) {
+            *free = item;
+        } else {
+            let before = chunk.items.capacity();
+            if at > 0 && before == 0 {
+                chunk.items.reserve_exact(CHUNK);
+            }
+            chunk.items.push(item);
+            self.room += chunk.items.capacity() - before;
         }
-        match self.chunks.last() {
-            None => self.chunks.push(Vec::new()),
-            Some(last) if last.len() == CHUNK => self.chunks.push(Vec::with_capacity(CHUNK)),
-            Some(_) => {}
-        }
-        let chunk = self.chunks.len() - 1;
-        let id = chunk * CHUNK + self.chunks[chunk].len();
-        assert!(id < NIL as usize, "slab full");
-        self.chunks[chunk].push(item);
-        id as u32
+        at as u32 * CHUNK as u32 + place
     }
     fn remove(&mut self, id: u32, empty: T) -> T {
-        self.free.push(id);
-        mem::replace(&mut self[id], empty)
+        let at = id / CHUNK as u32;
+        let is_last = self.used == 1;
+        let chunk = &mut self.chunks[at as usize];
+        let bit = 1 << (id % CHUNK as u32);
+        assert!(chunk.used & bit != 0, "item {id} of a slab is freed twice");
+        let item = mem::replace(&mut chunk.items[id as usize % CHUNK], empty);
+        chunk.used &= !bit;
+        self.used -= 1;
+        // An empty chunk with which insertion would go on stays, so that one item coming and going does not cost a chunk each time.
+        if chunk.used == 0 && !is_last && self.with_room.last() != Some(&at) {
+            self.room -= mem::take(&mut chunk.items).capacity();
+        }
+        if !chunk.is_listed {
+            chunk.is_listed = true;
+            self.with_room.push(at);
+        }
+        item
     }
     /// Items in use.
     fn len(&self) -> usize {
-        self.chunks.last().map_or(0, |last| (self.chunks.len() - 1) * CHUNK + last.len()) - self.free.len()
+        self.used
     }
     /// Items the chunks have room for.
     fn room(&self) -> usize {
-        self.chunks.first().map_or(0, |first| first.capacity() + (self.chunks.len() - 1) * CHUNK)
+        self.room
     }
     /// Heap bytes, without what the items own.
     fn bytes(&self) -> usize {
-        self.room() * size_of::<T>()
-            + self.chunks.capacity() * size_of::<Vec<T>>()
-            + self.free.capacity() * size_of::<u32>()
+        self.room * size_of::<T>()
+            + self.chunks.capacity() * size_of::<Chunk<T>>()
+            + self.with_room.capacity() * size_of::<u32>()
     }
 }
 
@@ -99,14 +144,14 @@ impl<T> Index<u32> for Slab<T> {
     type Output = T;
     #[inline]
     fn index(&self, id: u32) -> &T {
-        &self.chunks[id as usize / CHUNK][id as usize % CHUNK]
+        &self.chunks[id as usize / CHUNK].items[id as usize % CHUNK]
     }
 }
 
 impl<T> IndexMut<u32> for Slab<T> {
     #[inline]
     fn index_mut(&mut self, id: u32) -> &mut T {
-        &mut self.chunks[id as usize / CHUNK][id as usize % CHUNK]
+        &mut self.chunks[id as usize / CHUNK].items[id as usize % CHUNK]
     }
 }
 
@@ -499,9 +544,9 @@ impl BTree {
         BTree::with_leaves(true)
     }
     fn with_leaves(bare: bool) -> BTree {
-        let mut nodes = Slab { chunks: Vec::new(), free: Vec::new() };
+        let mut nodes = Slab::EMPTY;
         let root = nodes.insert(if bare { Node::EMPTY_BARE } else { Node::EMPTY });
-        let long = Slab { chunks: Vec::new(), free: Vec::new() };
+        let long = Slab::EMPTY;
         let (separator, raised) = (Vec::new(), Vec::new());
         BTree { nodes, long, long_bytes: 0, root, height: 1, len: 0, bare, separator, raised }
     }
@@ -950,8 +995,8 @@ impl BTree {
             ("nodes", census.nodes, self.nodes.len()),
             ("long keys", census.long, self.long.len()),
             ("bytes of long keys", census.long_bytes, self.long_bytes),
-            ("room for nodes", self.nodes.chunks.iter().map(Vec::capacity).sum(), self.nodes.room()),
-            ("room for long keys", self.long.chunks.iter().map(Vec::capacity).sum(), self.long.room()),
+            ("room for nodes", self.nodes.chunks.iter().map(|chunk| chunk.items.capacity()).sum(), self.nodes.room()),
+            ("room for long keys", self.long.chunks.iter().map(|chunk| chunk.items.capacity()).sum(), self.long.room()),
         ] {
             if counted != kept {
                 return Err(format!("{what}: counted {counted}, kept {kept}"));

@@ -2,7 +2,8 @@
 //!
 //! A bucket is one 64-byte line with seven entries of 32 hash bits and a row slot, so a lookup costs one miss here, and a key is only
 //! compared when 32 bits of hash agree. The table grows by splitting one bucket per insert that finds it too full: no insert
-//! ever pays for a big rehash. It does not shrink; emptied buckets are used again.
+//! ever pays for a big rehash. It shrinks in the same way: a removal that finds it too empty takes the last bucket back, and chunks of buckets that are not
+//! reached any more go back to the memory manager.
 
 use std::sync::Arc;
 
@@ -16,6 +17,9 @@ const NONE: u32 = u32::MAX;
 const CHUNK: usize = 256;
 /// Split when there are more entries than this many per bucket on average.
 const LOAD: usize = 5;
+
+/// Take a bucket back when there are fewer than the so-manieth part of that.
+const SPARSE: usize = 4;
 
 #[repr(align(64))]
 #[derive(Clone, Copy, Debug)]
@@ -68,6 +72,20 @@ impl Chunks {
         *self.get_mut(self.used) = EMPTY;
         self.used += 1;
         true
+    }
+    /// The last one is not needed any more.
+    fn pop(&mut self, memory: &MemoryManager) {
+        assert!(self.used > 0, "a bucket is taken back, and there is none");
+        self.used -= 1;
+        // Half a chunk stays, so that a bucket coming and going does not cost a chunk each time.
+        if self.used + CHUNK / 2 < (self.chunks.len() - 1) * CHUNK {
+            self.drop_chunk(memory);
+        }
+    }
+    fn drop_chunk(&mut self, memory: &MemoryManager) {
+        if self.chunks.pop().is_some() {
+            memory.unaccount(Region::Index, CHUNK * size_of::<Bucket>());
+        }
     }
     fn bytes(&self) -> usize {
         self.chunks.len() * CHUNK * size_of::<Bucket>()
@@ -221,8 +239,56 @@ impl HashIndex {
         }
     }
 
+    /// Takes the last bucket back into the one that it was split from, if there is room.
+    fn join(&mut self) {
+        let round = if self.buckets.used == self.round { self.round / 2 } else { self.round };
+        let last = self.buckets.used - 1;
+        let mut chain = *self.buckets.get(last);
+        let fits = chain.next == NONE && chain.count + self.buckets.get(last - round).count <= ENTRIES as u32;
+        // Its own overflow buckets are freed as we go, so the one that takes its entries needs one more than there are, at most.
+        if !fits && self.free_overflow.is_empty() {
+            return;
+        }
+        self.round = round;
+        self.buckets.pop(&self.memory);
+        loop {
+            for i in 0..chain.count as usize {
+                let put = self.put(chain.hashes[i], chain.rows[i]);
+                assert!(put.is_ok(), "buckets are joined and need more overflow buckets than there are");
+            }
+            if chain.next == NONE {
+                break;
+            }
+            let next = chain.next;
+            chain = *self.overflow.get(next as usize);
+            self.free_overflow.push(next);
+        }
+    }
+
+    /// After a removal: gives back what a smaller table does not need, a little at a time.
+    fn shrink(&mut self) {
+        if self.buckets.used > 1 && self.len * SPARSE < LOAD * self.buckets.used {
+            self.join();
+        }
+        if self.overflow.used > 0 && self.free_overflow.len() == self.overflow.used {
+            self.free_overflow.clear();
+            self.overflow.used = 0;
+        }
+        if self.overflow.used == 0 && self.overflow.chunks.len() > 1 {
+            self.overflow.drop_chunk(&self.memory);
+        }
+    }
+
     /// Removes the entry of `row`; `false` if it is not there.
     pub fn remove(&mut self, hash: u64, row: u32) -> bool {
+        let removed = self.take_out(hash, row);
+        if removed {
+            self.shrink();
+        }
+        removed
+    }
+
+    fn take_out(&mut self, hash: u64, row: u32) -> bool {
         let hash = hash as u32;
         let home = self.home(hash);
         let (mut at, mut before): (Option<usize>, Option<usize>) = (None, None);
@@ -319,6 +385,21 @@ mod tests {
         }
         assert_eq!(index.len(), model.len());
         assert_eq!(index.rows().collect::<BTreeSet<_>>(), model);
+        let full = index.bytes();
+        while let Some(row) = model.pop_first() {
+            assert!(index.remove(hash_key(&(row / 3).to_le_bytes()), row));
+            if row.is_multiple_of(64) {
+                assert_eq!(index.rows().collect::<BTreeSet<_>>(), model);
+                let found = |row: &u32| index.find(hash_key(&(row / 3).to_le_bytes()), |r| r == *row).is_some();
+                assert!(model.iter().take(50).all(found));
+            }
+        }
+        assert!(index.bytes() <= 3 * CHUNK * size_of::<Bucket>() && full > 4 * index.bytes(), "{full} {}", index.bytes());
+        assert_eq!(memory.usage().map(|region| region.used).sum::<u64>(), index.bytes() as u64);
+        for row in 0..30_000u32 {
+            index.insert(hash_key(&row.to_le_bytes()), row).unwrap();
+        }
+        assert!((0..30_000u32).all(|row| index.find(hash_key(&row.to_le_bytes()), |r| r == row).is_some()));
         drop(index);
         assert!(memory.usage().all(|r| r.used == 0));
     }

@@ -116,7 +116,7 @@ fn model_test(seed: u64, keys: MadeKeys, steps: u64, bare: bool) {
     }
     tree.verify(&rows).unwrap();
     assert!(tree.is_empty() && tree.height == 1 && tree.nodes.len() == 1 && tree.long_bytes == 0);
-    assert!(tree.bytes() <= bytes + bytes / 8);
+    assert!(tree.bytes() < bytes / 4 + 3 * CHUNK * size_of::<Node>(), "{} of {bytes} bytes stay", tree.bytes());
 }
 
 #[test]
@@ -132,7 +132,7 @@ fn agrees_with_a_sorted_map() {
     ];
     for (seed, (keys, steps)) in (1..).zip(tests) {
         model_test(seed, keys, steps, false);
-        model_test(seed + 100, keys, steps, true);
+        model_test(seed + 100, keys, steps / 4, true);
     }
 }
 
@@ -164,7 +164,7 @@ fn freed_nodes_are_used_again() {
         }
     }
     tree.verify(&()).unwrap();
-    assert_eq!((tree.len(), tree.bytes()), (10_000, most));
+    assert!(tree.len() == 10_000 && tree.bytes() <= most + 2 * CHUNK * size_of::<Node>(), "{} {most}", tree.bytes());
 }
 
 #[test]

@@ -37,7 +37,7 @@ const ACTIVE: u64 = 1 << 61;
 /// A record, with [`BARE`]; or [`ACTIVE`] and an entry; or nothing.
 type Slot = u64;
 
-const FREE: Slot = 0;
+static FREE: Slot = 0;
 
 /// What a row has for a while.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -107,7 +107,13 @@ impl Actives {
 
 #[derive(Default)]
 pub struct Slots {
-    chunks: Vec<Box<[Slot; CHUNK]>>,
+    /// `None`: no row has a slot of it.
+    chunks: Vec<Option<Box<[Slot; CHUNK]>>>,
+    /// Of each chunk: its slots that rows have, those made for a row to come among them.
+    taken: Vec<u16>,
+    /// A chunk that was left by its last row, and is kept for the next one.
+    kept: Option<u32>,
+    present: usize,
     /// Of each chunk: the round in which a row of it got its newest committed version.
     changed: Vec<u32>,
     /// The one that changes are of now.
@@ -124,15 +130,19 @@ impl Slots {
         self.reached
     }
     pub fn bytes(&self) -> usize {
-        self.chunks.len() * CHUNK * size_of::<Slot>() + self.actives.chunks.len() * CHUNK * size_of::<Active>()
+        self.present * CHUNK * size_of::<Slot>() + self.actives.chunks.len() * CHUNK * size_of::<Active>()
     }
     #[inline]
     fn slot(&self, row: RowId) -> &Slot {
-        &self.chunks[row.0 as usize / CHUNK][row.0 as usize % CHUNK]
+        match &self.chunks[row.0 as usize / CHUNK] {
+            Some(chunk) => &chunk[row.0 as usize % CHUNK],
+            None => &FREE,
+        }
     }
     #[inline]
     fn slot_mut(&mut self, row: RowId) -> &mut Slot {
-        &mut self.chunks[row.0 as usize / CHUNK][row.0 as usize % CHUNK]
+        let chunk = self.chunks[row.0 as usize / CHUNK].as_mut().expect("a slot that no row has");
+        &mut chunk[row.0 as usize % CHUNK]
     }
     /// Where the slot is, for a prefetch.
     #[inline]
@@ -284,12 +294,22 @@ impl Slots {
         if row.0 >= SLOTS_MAX {
             return Err(ErrorCode::OutOfMemory);
         }
-        while self.chunks.len() <= row.0 as usize / CHUNK {
+        let at = row.0 as usize / CHUNK;
+        if self.chunks.get(at).is_none_or(Option::is_none) {
             if !memory.account(Region::Data, CHUNK * size_of::<Slot>(), true) {
                 return Err(ErrorCode::OutOfMemory);
             }
-            self.chunks.push(Box::new([FREE; CHUNK]));
-            self.changed.push(self.round);
+            while self.chunks.len() <= at {
+                self.chunks.push(None);
+                self.taken.push(0);
+                self.changed.push(self.round);
+            }
+            self.chunks[at] = Some(Box::new([FREE; CHUNK]));
+            self.present += 1;
+        }
+        self.taken[at] += 1;
+        if self.kept == Some(at as u32) {
+            self.kept = None;
         }
         if row.0 < self.reached {
             assert!(self.free.remove(row.0), "slot {} is given to two rows", row.0);
@@ -306,6 +326,21 @@ impl Slots {
         self.set_record(row, 0);
         self.settle(row, memory);
         self.free.insert(row.0);
+        let at = row.0 / CHUNK as u32;
+        self.taken[at as usize] -= 1;
+        if self.taken[at as usize] == 0
+            && let Some(before) = self.kept.replace(at)
+        {
+            self.drop_chunk(before as usize, memory);
+        }
+    }
+    /// Gives a chunk back that no row has a slot of, unless a row that is gone is still counted for or listed.
+    fn drop_chunk(&mut self, at: usize, memory: &MemoryManager) {
+        assert!(self.taken[at] == 0, "a chunk of {} slots in use is given back", self.taken[at]);
+        if self.chunks[at].take_if(|chunk| chunk.iter().all(|slot| *slot == 0)).is_some() {
+            self.present -= 1;
+            memory.unaccount(Region::Data, CHUNK * size_of::<Slot>());
+        }
     }
 
     /// Every slot is used or free, never both, and every entry of the table of active rows has its row.
@@ -313,6 +348,13 @@ impl Slots {
         let rows = || (0..self.reached).map(RowId);
         if let Some(row) = rows().find(|&row| self.free.contains(row.0) == self.is_used(row)) {
             return Err(format!("slot {row:?} is both free and used, or neither"));
+        }
+        let has_slot = |at: usize| (0..CHUNK).filter(|slot| self.is_used(RowId((at * CHUNK + slot) as u32))).count();
+        if let Some(at) = (0..self.chunks.len()).find(|&at| usize::from(self.taken[at]) != has_slot(at)) {
+            return Err(format!("chunk {at} has {} rows, {} are counted", has_slot(at), self.taken[at]));
+        }
+        if self.present != self.chunks.iter().flatten().count() {
+            return Err(format!("{} chunks of slots are counted", self.present));
         }
         let active = rows().filter(|&row| self.active(row).is_some()).count();
         if active != self.actives.used as usize {
@@ -434,6 +476,20 @@ mod tests {
         slots.verify().unwrap();
         assert_eq!(slots.take(&memory).unwrap(), RowId(0));
         assert!(slots.take_at(RowId(u32::MAX), &memory).is_err(), "no slot has this number");
+        // Chunks that no row has a slot of go, but for one of them.
+        slots.fill(RowId(0), RecRef(9));
+        for row in 2..5 * CHUNK as u32 {
+            if !slots.is_used(RowId(row)) {
+                slots.take_at(RowId(row), &memory).unwrap();
+                slots.fill(RowId(row), RecRef(9));
+            }
+        }
+        let full = slots.bytes();
+        (0..5 * CHUNK as u32).for_each(|row| slots.give_back(RowId(row), &memory));
+        slots.verify().unwrap();
+        assert_eq!((slots.bytes(), slots.reached()), (full / 5, 5 * CHUNK as u32));
+        assert_eq!(memory.usage().map(|region| region.used).sum::<u64>(), slots.bytes() as u64);
+        assert_eq!(slots.take(&memory).unwrap(), RowId(0));
     }
 
     /// Rows come and go in the table of active rows as they are locked, counted for and listed, and it gives its memory back.
