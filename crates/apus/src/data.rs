@@ -149,7 +149,7 @@ pub fn run(args: DataArgs) -> Result<ExitCode, String> {
         address: address.to_string(),
         // The executor links to them by their addresses and tells QMGR who is there.
         mgmts: Vec::new(),
-        memory: MemoryManager::new(args.memory << 20),
+        memory: MemoryManager::releasing(args.memory << 20, apus_runtime::release_memory),
         transaction_bytes,
         slices: Slices::default(),
         disk,

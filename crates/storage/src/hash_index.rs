@@ -394,7 +394,11 @@ mod tests {
                 assert!(model.iter().take(50).all(found));
             }
         }
-        assert!(index.bytes() <= 3 * CHUNK * size_of::<Bucket>() && full > 4 * index.bytes(), "{full} {}", index.bytes());
+        assert!(
+            index.bytes() <= 3 * CHUNK * size_of::<Bucket>() && full > 4 * index.bytes(),
+            "{full} {}",
+            index.bytes()
+        );
         assert_eq!(memory.usage().map(|region| region.used).sum::<u64>(), index.bytes() as u64);
         for row in 0..30_000u32 {
             index.insert(hash_key(&row.to_le_bytes()), row).unwrap();

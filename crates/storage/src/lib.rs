@@ -14,7 +14,7 @@ mod trail;
 
 pub use fragment::{EntryKey, Fragment, FragmentScan, PAGE_ROWS, RowId, Writers};
 pub use lock::{Acquire, Grant, LockMode, Locks};
-pub use memory::{MemoryManager, PAGE_BYTES, Priority, Region, RegionLimits, RegionUse};
+pub use memory::{MemoryManager, PAGE_BYTES, Priority, Region, RegionUse, Release};
 pub use record::HEADER_BYTES as VERSION_BYTES;
 pub use row_key::{RowKey, RowKeys};
 pub use trail::{Point, Trail};

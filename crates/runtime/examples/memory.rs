@@ -1,14 +1,8 @@
 //! What a row takes in memory: bytes by part as the fragment accounts for them, and of the process as the system does, while rows come in the order of
 //! their keys or in none, and when all are gone again. `memory [rows] [16+100|8+8] [sequential|random]`; all forms without the last two.
-#![expect(
-    clippy::disallowed_types,
-    clippy::disallowed_methods,
-    clippy::disallowed_macros,
-    reason = "a program, not the core"
-)]
-
 use std::{sync::Arc, time::Instant};
 
+use apus_runtime::release_memory;
 use apus_storage::{Fragment, MemoryManager, RowId};
 use apus_types::{Column, ColumnType, Epoch, PartitionId, TableSchema, Value, hash::hash_key, key};
 
@@ -58,7 +52,7 @@ impl Form {
 }
 
 fn measure(rows: u64, wide: bool, random: bool) {
-    let (form, memory, before) = (Form::new(wide, random), MemoryManager::new(64 << 30), resident());
+    let (form, memory, before) = (Form::new(wide, random), MemoryManager::releasing(64 << 30, release_memory), resident());
     let mut fragment = Fragment::new(form.schema.clone(), PartitionId(0), &memory).expect("memory");
     let (mut image, mut key) = (Vec::new(), Vec::new());
     let (mut start, mut first) = (Instant::now(), 0.0);
