@@ -17,17 +17,21 @@
 //! above its separator. A separator is the shortest string that tells its two sides apart. Leaves are linked both ways.
 //!
 //! A full node splits in the middle by bytes; at the right or left edge of the tree it splits at that end, so that
-//! sequential load fills its leaves. A node below a quarter joins a neighbour if both fit in three quarters;
+//! sequential load fills its leaves. A full leaf without keys first hands entries to a neighbour that has room for many, so that keys in no order
+//! fill four fifths of the leaves. A node below a quarter joins a neighbour if both fit in three quarters;
 //! an empty leaf always goes. Nodes come from a slab that grows in small chunks: no insert copies the tree, and freed
 //! nodes are used again; chunks of which all nodes are free go back to the allocator.
 
-use std::{
-    cmp::Ordering,
-    mem,
-    ops::{Bound, Index, IndexMut},
-};
+mod node;
+mod slab;
 
-use crate::row_key::{RowKey, RowKeys};
+use std::{cmp::Ordering, mem, ops::Bound};
+
+use self::{
+    node::{Keys, Node, common, head_of, stored_bytes},
+    slab::Slab,
+};
+use crate::row_key::RowKeys;
 
 /// Bytes of a node for entries and keys.
 const PAGE: usize = 2016;
@@ -46,464 +50,11 @@ const LOW: usize = PAGE / 4;
 const JOINED: usize = PAGE / 4 * 3;
 /// Levels of a tree: 2^32 rows in nodes of at least six children need 13.
 const HEIGHT_MAX: usize = 24;
-/// Items of a slab chunk.
-const CHUNK: usize = 32;
 /// No node.
 const NIL: u32 = u32::MAX;
 
-/// Items with stable numbers in chunks; freed numbers are used again, and chunks of which no item is left go.
-struct Slab<T> {
-    chunks: Vec<Chunk<T>>,
-    /// Chunks with room, each at least once; others may be among them.
-    with_room: Vec<u32>,
-    /// Items in use, and those that the chunks have room for.
-    used: usize,
-    room: usize,
-}
-
-/// Has the full capacity, but the first of a slab, which starts small.
-struct Chunk<T> {
-    items: Vec<T>,
-    /// A bit for each item in use.
-    used: u32,
-    is_listed: bool,
-}
-
-const _: () = assert!(CHUNK == u32::BITS as usize);
-
-impl<T> Slab<T> {
-    const EMPTY: Slab<T> = Slab { chunks: Vec::new(), with_room: Vec::new(), used: 0, room: 0 };
-
-    fn insert(&mut self, item: T) -> u32 {
-        let at = loop {
-            match self.with_room.last() {
-                Some(&at) if self.chunks[at as usize].used != u32::MAX => break at as usize,
-                Some(&at) => {
-                    self.chunks[at as usize].is_listed = false;
-                    self.with_room.pop();
-                }
-                None => {
-                    assert!(self.chunks.len() < NIL as usize / CHUNK, "slab full");
-                    self.with_room.push(self.chunks.len() as u32);
-                    self.chunks.push(Chunk { items: Vec::new(), used: 0, is_listed: true });
-                }
-            }
-        };
-        let chunk = &mut self.chunks[at];
-        let place = chunk.used.trailing_ones();
-        chunk.used |= 1 << place;
-        self.used += 1;
-        if let Some(free) = chunk.items.get_mut(place as usize) {
-            *free = item;
-        } else {
-            let before = chunk.items.capacity();
-            if at > 0 && before == 0 {
-                chunk.items.reserve_exact(CHUNK);
-            }
-            chunk.items.push(item);
-            self.room += chunk.items.capacity() - before;
-        }
-        at as u32 * CHUNK as u32 + place
-    }
-    fn remove(&mut self, id: u32, empty: T) -> T {
-        let at = id / CHUNK as u32;
-        let is_last = self.used == 1;
-        let chunk = &mut self.chunks[at as usize];
-        let bit = 1 << (id % CHUNK as u32);
-        assert!(chunk.used & bit != 0, "item {id} of a slab is freed twice");
-        let item = mem::replace(&mut chunk.items[id as usize % CHUNK], empty);
-        chunk.used &= !bit;
-        self.used -= 1;
-        // An empty chunk with which insertion would go on stays, so that one item coming and going does not cost a chunk each time.
-        if chunk.used == 0 && !is_last && self.with_room.last() != Some(&at) {
-            self.room -= mem::take(&mut chunk.items).capacity();
-        }
-        if !chunk.is_listed {
-            chunk.is_listed = true;
-            self.with_room.push(at);
-        }
-        item
-    }
-    /// Items in use.
-    fn len(&self) -> usize {
-        self.used
-    }
-    /// Items the chunks have room for.
-    fn room(&self) -> usize {
-        self.room
-    }
-    /// Heap bytes, without what the items own.
-    fn bytes(&self) -> usize {
-        self.room * size_of::<T>()
-            + self.chunks.capacity() * size_of::<Chunk<T>>()
-            + self.with_room.capacity() * size_of::<u32>()
-    }
-}
-
-impl<T> Index<u32> for Slab<T> {
-    type Output = T;
-    #[inline]
-    fn index(&self, id: u32) -> &T {
-        &self.chunks[id as usize / CHUNK].items[id as usize % CHUNK]
-    }
-}
-
-impl<T> IndexMut<u32> for Slab<T> {
-    #[inline]
-    fn index_mut(&mut self, id: u32) -> &mut T {
-        &mut self.chunks[id as usize / CHUNK].items[id as usize % CHUNK]
-    }
-}
-
 /// Keys too long for a node.
 type Long = Slab<Box<[u8]>>;
-
-/// Where keys are that are not in their node.
-struct Keys<'t, R> {
-    long: &'t Long,
-    rows: &'t R,
-}
-
-impl<R> Clone for Keys<'_, R> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-impl<R> Copy for Keys<'_, R> {}
-
-/// What a node knows of a key in 16 bytes: head, length code, offset of the key bytes in the page, value.
-#[derive(Clone, Copy)]
-struct Entry(u128);
-
-impl Entry {
-    fn new(head: u64, len: u16, offset: usize, value: u32) -> Entry {
-        Entry(u128::from(head) << 64 | u128::from(len) << 48 | (offset as u128) << 32 | u128::from(value))
-    }
-    #[inline]
-    fn of(bytes: &[u8; ENTRY]) -> Entry {
-        Entry(u128::from_le_bytes(*bytes))
-    }
-    /// An entry of a leaf without keys.
-    #[inline]
-    fn of_bare(bytes: &[u8; BARE_ENTRY]) -> Entry {
-        let row = bytes.last_chunk().map_or(0, |row| u32::from_le_bytes(*row));
-        Entry::new(bare_head(bytes), 0, PAGE, row)
-    }
-    #[inline]
-    fn head(self) -> u64 {
-        (self.0 >> 64) as u64
-    }
-    /// Length of the key, or [`OUTSIDE`].
-    #[inline]
-    fn len(self) -> u16 {
-        (self.0 >> 48) as u16
-    }
-    #[inline]
-    fn offset(self) -> usize {
-        usize::from((self.0 >> 32) as u16)
-    }
-    #[inline]
-    fn value(self) -> u32 {
-        self.0 as u32
-    }
-    /// Bytes the key takes in the page.
-    #[inline]
-    fn stored(self) -> usize {
-        if self.len() == OUTSIDE { size_of::<u32>() } else { usize::from(self.len()) }
-    }
-}
-
-/// The head in an entry of a leaf without keys.
-#[inline]
-fn bare_head(entry: &[u8; BARE_ENTRY]) -> u64 {
-    entry.first_chunk().map_or(0, |head| u64::from_le_bytes(*head))
-}
-
-/// Bytes a key takes in a page.
-fn stored_bytes(key: &[u8]) -> usize {
-    if key.len() > INLINE_MAX { size_of::<u32>() } else { key.len() }
-}
-
-/// The 8 bytes behind the first `skip`, zeros where the key ends.
-#[inline]
-fn head_of(key: &[u8], skip: usize) -> u64 {
-    let rest = key.get(skip..).unwrap_or_default();
-    match rest.first_chunk::<8>() {
-        Some(bytes) => u64::from_be_bytes(*bytes),
-        None if rest.is_empty() => 0,
-        None => rest.iter().fold(0, |head, byte| head << 8 | u64::from(*byte)) << (64 - 8 * rest.len()),
-    }
-}
-
-/// Length of the common prefix.
-fn common(a: &[u8], b: &[u8]) -> usize {
-    a.iter().zip(b).position(|(x, y)| x != y).unwrap_or(a.len().min(b.len()))
-}
-
-#[derive(Clone)]
-#[repr(align(64))]
-struct Node {
-    /// Entries.
-    len: u32,
-    /// Bytes that all keys share and the heads leave out; 0 when the heads tell the keys apart anyway.
-    skip: u16,
-    /// A leaf without keys.
-    bare: bool,
-    /// Where the key bytes begin.
-    heap: u32,
-    /// Bytes of removed keys among them.
-    dead: u32,
-    /// Leaf: the leaf before. Inner node: the child below the first separator.
-    left: u32,
-    /// Leaf: the leaf after.
-    right: u32,
-    page: [u8; PAGE],
-}
-
-const _: () = assert!(size_of::<Node>() == 2048 && PAGE.is_multiple_of(ENTRY) && PAGE / 2 > 4 * (ENTRY + INLINE_MAX));
-
-impl Node {
-    const EMPTY: Node =
-        Node { len: 0, skip: 0, bare: false, heap: PAGE as u32, dead: 0, left: NIL, right: NIL, page: [0; PAGE] };
-    const EMPTY_BARE: Node = Node { bare: true, ..Node::EMPTY };
-
-    #[inline]
-    fn len(&self) -> usize {
-        self.len as usize
-    }
-    /// Of a node with keys.
-    #[inline]
-    fn entries(&self) -> &[[u8; ENTRY]] {
-        &self.page.as_chunks::<ENTRY>().0[..self.len()]
-    }
-    #[inline]
-    fn bare_entries(&self) -> &[[u8; BARE_ENTRY]] {
-        &self.page.as_chunks::<BARE_ENTRY>().0[..self.len()]
-    }
-    #[inline]
-    fn entry_bytes(&self) -> usize {
-        if self.bare { BARE_ENTRY } else { ENTRY }
-    }
-    #[inline]
-    fn entry(&self, at: usize) -> Entry {
-        match self.bare {
-            true => Entry::of_bare(&self.bare_entries()[at]),
-            false => Entry::of(&self.entries()[at]),
-        }
-    }
-    fn set_entry(&mut self, at: usize, entry: Entry) {
-        if self.bare {
-            let bytes = &mut self.page.as_chunks_mut::<BARE_ENTRY>().0[at];
-            bytes[..8].copy_from_slice(&entry.head().to_le_bytes());
-            bytes[8..].copy_from_slice(&entry.value().to_le_bytes());
-        } else {
-            self.page.as_chunks_mut::<ENTRY>().0[at] = entry.0.to_le_bytes();
-        }
-    }
-    fn set_value(&mut self, at: usize, value: u32) {
-        let old = self.entry(at);
-        self.set_entry(at, Entry::new(old.head(), old.len(), old.offset(), value));
-    }
-    #[inline]
-    fn head(&self, at: usize) -> u64 {
-        if self.bare { bare_head(&self.bare_entries()[at]) } else { self.entry(at).head() }
-    }
-    /// The key bytes in the page: the key, or the number of a long one.
-    #[inline]
-    fn stored(&self, entry: Entry) -> &[u8] {
-        &self.page[entry.offset()..entry.offset() + entry.stored()]
-    }
-    /// The number of a key that lies outside.
-    fn outside(&self, entry: Entry) -> Option<u32> {
-        let bytes = if entry.len() == OUTSIDE { self.stored(entry).first_chunk() } else { None };
-        bytes.map(|number| u32::from_le_bytes(*number))
-    }
-    #[inline]
-    fn key<'t, R: RowKeys>(&'t self, keys: Keys<'t, R>, at: usize) -> RowKey<'t> {
-        let entry = self.entry(at);
-        if self.bare {
-            return keys.rows.key(entry.value());
-        }
-        RowKey::stored(match self.outside(entry) {
-            Some(number) => &keys.long[number],
-            None => self.stored(entry),
-        })
-    }
-    /// Whether a key has all that the heads leave out, or on which side of the node it is.
-    #[inline]
-    fn side<R: RowKeys>(&self, keys: Keys<'_, R>, key: &[u8]) -> Ordering {
-        let skip = usize::from(self.skip);
-        let mine = &key[..skip.min(key.len())];
-        match self.bare {
-            true => mine.cmp(&self.page[PAGE - skip..]),
-            false => mine.cmp(&self.key(keys, 0)[..skip]),
-        }
-    }
-    /// Inner node: child `at` of `len + 1`.
-    #[inline]
-    fn child(&self, at: usize) -> u32 {
-        if at == 0 { self.left } else { self.entry(at - 1).value() }
-    }
-    /// Bytes in use.
-    fn used(&self) -> usize {
-        self.len() * self.entry_bytes() + PAGE - self.heap as usize - self.dead as usize
-    }
-    /// From `from` on, entries of which this holds of the head, as it does of the first ones only.
-    #[inline(always)]
-    fn heads_with(&self, from: usize, holds: impl Fn(u64) -> bool) -> usize {
-        match self.bare {
-            true => self.bare_entries()[from..].partition_point(|entry| holds(bare_head(entry))),
-            false => self.entries()[from..].partition_point(|entry| holds(Entry::of(entry).head())),
-        }
-    }
-    /// Where the key is, or where it would go.
-    #[inline]
-    fn search<R: RowKeys>(&self, keys: Keys<'_, R>, key: &[u8]) -> Result<usize, usize> {
-        let len = self.len();
-        if self.skip > 0 {
-            match self.side(keys, key) {
-                Ordering::Less => return Err(0),
-                Ordering::Greater => return Err(len),
-                Ordering::Equal => {}
-            }
-        }
-        let head = head_of(key, usize::from(self.skip));
-        let mut low = self.heads_with(0, |other| other < head);
-        let equal = |at: usize| at < len && self.head(at) == head;
-        if !equal(low) {
-            return Err(low);
-        }
-        let mut high = low + 1;
-        if equal(high) {
-            high += self.heads_with(high, |other| other == head);
-        }
-        while low < high {
-            let middle = low.midpoint(high);
-            match self.compare(keys, middle, key) {
-                Ordering::Less => low = middle + 1,
-                Ordering::Equal => return Ok(middle),
-                Ordering::Greater => high = middle,
-            }
-        }
-        Err(low)
-    }
-
-    /// Entries before the key, or up to and with it.
-    #[inline]
-    fn rank<R: RowKeys>(&self, keys: Keys<'_, R>, key: &[u8], with: bool) -> usize {
-        self.search(keys, key).map_or_else(|at| at, |at| at + usize::from(with))
-    }
-
-    /// The key of an entry against `key`, when the heads are equal.
-    #[inline]
-    fn compare<R: RowKeys>(&self, keys: Keys<'_, R>, at: usize, key: &[u8]) -> Ordering {
-        let told = usize::from(self.skip) + size_of::<u64>();
-        let len = usize::from(self.entry(at).len());
-        if !self.bare && len <= told && key.len() <= told {
-            return len.cmp(&key.len()); // equal but for zeros at the end
-        }
-        let skip = usize::from(self.skip);
-        self.key(keys, at)[skip..].cmp(&key[skip..])
-    }
-
-    /// The caller has made room.
-    fn open(&mut self, at: usize, head: u64, len: u16, value: u32, stored: &[u8]) {
-        let width = self.entry_bytes();
-        let (from, end, heap) = (at * width, self.len() * width, self.heap as usize);
-        assert!(from <= end && end + width + stored.len() <= heap, "node overflow");
-        let offset = heap - stored.len();
-        self.page[offset..heap].copy_from_slice(stored);
-        self.page.copy_within(from..end, from + width);
-        self.set_entry(at, Entry::new(head, len, offset, value));
-        self.heap = offset as u32;
-        self.len += 1;
-    }
-
-    /// Takes an entry of another node as the last one, the head as it is there.
-    fn append(&mut self, other: &Node, at: usize) {
-        let entry = other.entry(at);
-        self.open(self.len(), entry.head(), entry.len(), entry.value(), other.stored(entry));
-    }
-
-    /// Removes an entry; a key outside stays there.
-    fn close(&mut self, at: usize) {
-        let width = self.entry_bytes();
-        self.dead += self.entry(at).stored() as u32;
-        let end = self.len() * width;
-        self.page.copy_within((at + 1) * width..end, at * width);
-        self.len -= 1;
-        if self.len == 0 {
-            self.clear();
-        }
-    }
-    fn clear(&mut self) {
-        (self.len, self.skip, self.heap, self.dead) = (0, 0, PAGE as u32, 0);
-    }
-    /// Is empty and takes heads as another node does.
-    fn begin_as(&mut self, other: &Node) {
-        self.clear();
-        self.bare = other.bare;
-        self.skip = other.skip;
-        if self.bare {
-            let from = PAGE - usize::from(self.skip);
-            self.page[from..].copy_from_slice(&other.page[from..]);
-            self.heap = from as u32;
-        }
-    }
-
-    /// Wins back the bytes of removed keys.
-    fn compact(&mut self) {
-        let old = self.clone();
-        self.begin_as(&old);
-        (0..old.len()).for_each(|at| self.append(&old, at));
-    }
-
-    /// Takes all heads behind the first `skip` bytes, which the keys share.
-    fn rehead<R: RowKeys>(&mut self, keys: Keys<'_, R>, skip: usize) {
-        if self.bare && self.len > 0 {
-            let first = keys.rows.key(self.entry(0).value());
-            self.page[PAGE - skip..].copy_from_slice(&first[..skip]);
-            self.heap = (PAGE - skip) as u32;
-        }
-        for at in 0..self.len() {
-            let (head, old) = (head_of(&self.key(keys, at), skip), self.entry(at));
-            self.set_entry(at, Entry::new(head, old.len(), old.offset(), old.value()));
-        }
-        self.skip = skip as u16;
-    }
-
-    /// Bytes that all keys share, as far as heads may leave them out.
-    fn shared<R: RowKeys>(&self, keys: Keys<'_, R>) -> usize {
-        let shared = common(&self.key(keys, 0), &self.key(keys, self.len() - 1));
-        if self.bare { shared.min(BARE_SKIP_MAX) } else { shared }
-    }
-
-    /// Chooses what the heads leave out after the node was put together anew.
-    fn choose_heads<R: RowKeys>(&mut self, keys: Keys<'_, R>) {
-        if !self.bare {
-            self.rehead(keys, 0);
-        }
-        if (1..self.len()).any(|at| self.head(at - 1) == self.head(at)) {
-            let skip = self.shared(keys);
-            if skip != usize::from(self.skip) && (!self.bare || self.len() * BARE_ENTRY + skip <= PAGE) {
-                self.rehead(keys, skip);
-            }
-        }
-    }
-
-    /// Entries of the left half of a split by bytes.
-    fn middle(&self) -> usize {
-        if self.bare {
-            return self.len() / 2;
-        }
-        let mut bytes = 0;
-        let half = self.entries().iter().position(|entry| {
-            bytes += ENTRY + Entry::of(entry).stored();
-            bytes * 2 >= self.used()
-        });
-        half.unwrap_or(0).clamp(1, self.len() - 2)
-    }
-}
 
 /// The way from the root to a leaf: inner nodes (one less than the tree is high) and which child was taken.
 type Path = [(u32, usize); HEIGHT_MAX];
@@ -584,7 +135,10 @@ impl BTree {
                 return false;
             }
             Err(at) if self.put(rows, leaf, at, key, row) => {}
-            Err(at) => self.split_leaf(rows, leaf, at, key, row),
+            Err(at) => match self.lean(rows, leaf, key, row) {
+                true => {}
+                false => self.split_leaf(rows, leaf, at, key, row),
+            },
         }
         self.len += 1;
         true
@@ -741,6 +295,67 @@ impl BTree {
         (0..keep).for_each(|at| left.append(&old, at));
         left.choose_heads(keys);
         self.nodes.insert(right)
+    }
+
+    /// Puts a new key into a full leaf without keys, or into its neighbour, after half of what that has room for has gone there. `false`, and nothing changes: there
+    /// is none with the same parent, of the same heads and with much room.
+    fn lean<R: RowKeys>(&mut self, rows: &R, leaf: u32, key: &[u8], row: u32) -> bool {
+        if !self.bare || self.height == 1 {
+            return false;
+        }
+        let (parent, at) = self.path_to(rows, key)[self.height - 2];
+        let full = &self.nodes[leaf];
+        let takes = |other: u32| {
+            let other = &self.nodes[other];
+            other.used() + PAGE / 8 < PAGE && other.prefix() == full.prefix()
+        };
+        let above = &self.nodes[parent];
+        let separator = if at < above.len() && takes(above.child(at + 1)) {
+            at
+        } else if at > 0 && takes(above.child(at - 1)) {
+            at - 1
+        } else {
+            return false;
+        };
+        let (left, right) = (above.child(separator), above.child(separator + 1));
+        let both = self.nodes[left].len() + self.nodes[right].len();
+        let keep = both / 2;
+        // Where the two will part: the last key of the left one, the first of the right one.
+        let keys = Keys { long: &self.long, rows };
+        let (before, behind) = match self.nodes[left].len() {
+            len if keep < len => (self.nodes[left].key(keys, keep - 1), self.nodes[left].key(keys, keep)),
+            len => {
+                let behind = self.nodes[right].key(keys, keep - len);
+                match keep - len {
+                    0 => (self.nodes[left].key(keys, len - 1), behind),
+                    at => (self.nodes[right].key(keys, at - 1), behind),
+                }
+            }
+        };
+        let end = common(&before, &behind) + 1;
+        if above.used() - above.entry(separator).stored() + stored_bytes(&behind[..end]) > PAGE {
+            return false;
+        }
+        let mut parted = mem::take(&mut self.separator);
+        parted.clear();
+        parted.extend_from_slice(&behind[..end]);
+        drop((before, behind));
+        let (mut low, mut high) = (self.nodes[left].clone(), self.nodes[right].clone());
+        let (old_low, old_high) = (low.clone(), high.clone());
+        low.begin_as(&old_low);
+        high.begin_as(&old_high);
+        for i in 0..both {
+            let (from, i_from) = if i < old_low.len() { (&old_low, i) } else { (&old_high, i - old_low.len()) };
+            if i < keep { &mut low } else { &mut high }.append(from, i_from);
+        }
+        (self.nodes[left], self.nodes[right]) = (low, high);
+        self.cut(parent, separator);
+        assert!(self.put(rows, parent, separator, &parted, right), "a separator has the room of another one");
+        let half = if key < &parted[..] { left } else { right };
+        self.separator = parted;
+        let place = self.nodes[half].search(self.keys(rows), key).unwrap_or_else(|place| place);
+        assert!(self.put(rows, half, place, key, row), "a leaf that has handed over has room");
+        true
     }
 
     /// Splits a full leaf for a new key and tells the levels above.

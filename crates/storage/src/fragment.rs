@@ -49,7 +49,11 @@ use crate::{
 };
 
 pub use self::pages::PAGE_ROWS;
-use self::{keys::Keys, slots::Slots, versions::Kept};
+use self::{
+    keys::Keys,
+    slots::Slots,
+    versions::{Kept, NOT_KEPT},
+};
 
 /// Names a row of a fragment until the row is reclaimed.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
@@ -375,7 +379,7 @@ impl Fragment {
             self.rows,
             self.hash.len()
         );
-        self.count_deleted(false, self.is_deleted(row));
+        self.count_deleted(false, self.slots.kept_next(row) != NOT_KEPT);
         Ok(())
     }
 
@@ -567,7 +571,10 @@ impl Fragment {
             let index = self.schema.index(no).ok_or(ErrorCode::IndexNotFound)?;
             key::encode_entry(&self.schema, index, image, out)?;
         }
-        out.extend_from_slice(&self.key(row));
+        match keys_of!(self).key_or_image(row) {
+            Ok(key) => out.extend_from_slice(key),
+            Err(image) => out.extend_from_slice(&self.keys.make(&self.schema, image)),
+        }
         Ok(())
     }
 

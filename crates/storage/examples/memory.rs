@@ -1,10 +1,23 @@
 //! What a row takes in memory: bytes by part as the fragment accounts for them, and of the process as the system does, while rows come in the order of
 //! their keys or in none, and when all are gone again. `memory [rows] [16+100|8+8] [sequential|random]`; all forms without the last two.
+#![expect(
+    unsafe_code,
+    clippy::disallowed_types,
+    clippy::disallowed_methods,
+    clippy::disallowed_macros,
+    reason = "a program, not the core"
+)]
+
 use std::{sync::Arc, time::Instant};
 
-use apus_runtime::release_memory;
-use apus_storage::{Fragment, MemoryManager, RowId};
+use apus_storage::{Fragment, MemoryManager, PAGE_BYTES, RowId};
 use apus_types::{Column, ColumnType, Epoch, PartitionId, TableSchema, Value, hash::hash_key, key};
+
+/// As data nodes do it (`apus_runtime::release_memory`).
+fn release(page: &mut [u8; PAGE_BYTES]) {
+    // SAFETY: plain bytes of a private anonymous page, ours alone for the time of the call; zeros may be read of them afterwards.
+    unsafe { libc::madvise(page.as_mut_ptr().cast(), PAGE_BYTES, libc::MADV_DONTNEED) };
+}
 
 /// Bytes that are in memory of this process.
 fn resident() -> u64 {
@@ -52,7 +65,7 @@ impl Form {
 }
 
 fn measure(rows: u64, wide: bool, random: bool) {
-    let (form, memory, before) = (Form::new(wide, random), MemoryManager::releasing(64 << 30, release_memory), resident());
+    let (form, memory, before) = (Form::new(wide, random), MemoryManager::releasing(64 << 30, release), resident());
     let mut fragment = Fragment::new(form.schema.clone(), PartitionId(0), &memory).expect("memory");
     let (mut image, mut key) = (Vec::new(), Vec::new());
     let (mut start, mut first) = (Instant::now(), 0.0);
