@@ -13,10 +13,15 @@ use std::{sync::Arc, time::Instant};
 use apus_storage::{Fragment, MemoryManager, PAGE_BYTES, RowId};
 use apus_types::{Column, ColumnType, Epoch, PartitionId, TableSchema, Value, hash::hash_key, key};
 
+unsafe extern "C" {
+    fn madvise(start: *mut u8, length: usize, advice: i32) -> i32;
+}
+const MADV_DONTNEED: i32 = 4;
+
 /// As data nodes do it (`apus_runtime::release_memory`).
 fn release(page: &mut [u8; PAGE_BYTES]) {
     // SAFETY: plain bytes of a private anonymous page, ours alone for the time of the call; zeros may be read of them afterwards.
-    unsafe { libc::madvise(page.as_mut_ptr().cast(), PAGE_BYTES, libc::MADV_DONTNEED) };
+    unsafe { madvise(page.as_mut_ptr(), PAGE_BYTES, MADV_DONTNEED) };
 }
 
 /// Bytes that are in memory of this process.
