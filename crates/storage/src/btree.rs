@@ -340,15 +340,7 @@ impl BTree {
         parted.clear();
         parted.extend_from_slice(&behind[..end]);
         drop((before, behind));
-        let (mut low, mut high) = (self.nodes[left].clone(), self.nodes[right].clone());
-        let (old_low, old_high) = (low.clone(), high.clone());
-        low.begin_as(&old_low);
-        high.begin_as(&old_high);
-        for i in 0..both {
-            let (from, i_from) = if i < old_low.len() { (&old_low, i) } else { (&old_high, i - old_low.len()) };
-            if i < keep { &mut low } else { &mut high }.append(from, i_from);
-        }
-        (self.nodes[left], self.nodes[right]) = (low, high);
+        self.level(left, right, keep);
         self.cut(parent, separator);
         assert!(self.put(rows, parent, separator, &parted, right), "a separator has the room of another one");
         let half = if key < &parted[..] { left } else { right };
@@ -356,6 +348,27 @@ impl BTree {
         let place = self.nodes[half].search(self.keys(rows), key).unwrap_or_else(|place| place);
         assert!(self.put(rows, half, place, key, row), "a leaf that has handed over has room");
         true
+    }
+
+    /// Moves entries between neighbours whose heads leave out the same, until the left one has `keep`.
+    fn level(&mut self, left: u32, right: u32, keep: usize) {
+        let (from_left, from_right) = (self.nodes[left].len(), self.nodes[right].len());
+        let mut moved = [0; PAGE];
+        if keep < from_left {
+            let bytes = (from_left - keep) * BARE_ENTRY;
+            moved[..bytes].copy_from_slice(&self.nodes[left].page[keep * BARE_ENTRY..from_left * BARE_ENTRY]);
+            let page = &mut self.nodes[right].page;
+            page.copy_within(..from_right * BARE_ENTRY, bytes);
+            page[..bytes].copy_from_slice(&moved[..bytes]);
+        } else {
+            let bytes = (keep - from_left) * BARE_ENTRY;
+            let page = &mut self.nodes[right].page;
+            moved[..bytes].copy_from_slice(&page[..bytes]);
+            page.copy_within(bytes..from_right * BARE_ENTRY, 0);
+            self.nodes[left].page[from_left * BARE_ENTRY..keep * BARE_ENTRY].copy_from_slice(&moved[..bytes]);
+        }
+        self.nodes[left].len = keep as u32;
+        self.nodes[right].len = (from_left + from_right - keep) as u32;
     }
 
     /// Splits a full leaf for a new key and tells the levels above.

@@ -15,6 +15,8 @@ pub(super) struct Slab<T> {
     pub(super) chunks: Vec<Chunk<T>>,
     /// Chunks with room, each at least once; others may be among them.
     with_room: Vec<u32>,
+    /// A chunk that was left by its last item, and is kept for the next one.
+    kept: Option<u32>,
     /// Items in use, and those that the chunks have room for.
     used: usize,
     room: usize,
@@ -31,7 +33,7 @@ pub(super) struct Chunk<T> {
 const _: () = assert!(CHUNK == u32::BITS as usize);
 
 impl<T> Slab<T> {
-    pub(super) const EMPTY: Slab<T> = Slab { chunks: Vec::new(), with_room: Vec::new(), used: 0, room: 0 };
+    pub(super) const EMPTY: Slab<T> = Slab { chunks: Vec::new(), with_room: Vec::new(), kept: None, used: 0, room: 0 };
 
     pub(super) fn insert(&mut self, item: T) -> u32 {
         let at = loop {
@@ -66,20 +68,23 @@ impl<T> Slab<T> {
     }
     pub(super) fn remove(&mut self, id: u32, empty: T) -> T {
         let at = id / CHUNK as u32;
-        let is_last = self.used == 1;
         let chunk = &mut self.chunks[at as usize];
         let bit = 1 << (id % CHUNK as u32);
         assert!(chunk.used & bit != 0, "item {id} of a slab is freed twice");
         let item = mem::replace(&mut chunk.items[id as usize % CHUNK], empty);
         chunk.used &= !bit;
         self.used -= 1;
-        // An empty chunk with which insertion would go on stays, so that one item coming and going does not cost a chunk each time.
-        if chunk.used == 0 && !is_last && self.with_room.last() != Some(&at) {
-            self.room -= mem::take(&mut chunk.items).capacity();
-        }
+        let is_empty = chunk.used == 0;
         if !chunk.is_listed {
             chunk.is_listed = true;
             self.with_room.push(at);
+        }
+        // One empty chunk stays, so that one item coming and going does not cost a chunk each time.
+        if is_empty
+            && let Some(before) = self.kept.replace(at).filter(|before| *before != at)
+            && self.chunks[before as usize].used == 0
+        {
+            self.room -= mem::take(&mut self.chunks[before as usize].items).capacity();
         }
         item
     }
