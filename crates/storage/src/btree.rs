@@ -339,7 +339,6 @@ impl BTree {
         let mut parted = mem::take(&mut self.separator);
         parted.clear();
         parted.extend_from_slice(&behind[..end]);
-        drop((before, behind));
         self.level(left, right, keep);
         self.cut(parent, separator);
         assert!(self.put(rows, parent, separator, &parted, right), "a separator has the room of another one");

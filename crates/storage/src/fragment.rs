@@ -2,10 +2,10 @@
 //!
 //! # Rows and versions
 //!
-//! A row is a slot, named by its [`RowId`] for as long as it exists, on every replica by the same (module `slots`). The slot holds the encoded primary key, the lock word, the count of
-//! changes that are committed here but not yet complete in the cluster, and the newest version. Versions are records linked from new to
+//! A row is a slot, named by its [`RowId`] for as long as it exists, on every replica by the same (module `slots`). The slot names the newest version, and has the lock word and the count of
+//! changes that are committed here but not yet complete in the cluster. Versions are records linked from new to
 //! old: any number of pending ones (one transaction, under an exclusive lock), then the committed one, then older committed ones kept
-//! for snapshots (module `versions`).
+//! for snapshots (module `versions`). The encoded primary key is made from the image or stored in the record (module `keys`).
 //!
 //! A pending version names its writer in the place of an epoch. A large transaction commits by one change of state of its writer, which
 //! readers ask for ([`Writers`]); its rows are stamped with [`Fragment::commit`] afterwards, some at a time, perhaps epochs later.
@@ -13,7 +13,7 @@
 //! # Ordered indexes
 //!
 //! Entry key = encoded index columns, then the encoded primary key (index 0: the primary key alone). Rule: for every version that is
-//! linked to a row there is an entry, and for every entry there is such a version. A reader that finds an entry therefore checks it
+//! linked to a row there is an entry, and for every entry there is such a version. The index of primary keys does not hold the keys, which the rows know. A reader that finds an entry therefore checks it
 //! against the version it may see ([`Fragment::entry_matches`]). Hidden unique-index tables have no ordered index.
 //!
 //! # Pages
