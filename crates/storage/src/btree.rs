@@ -17,8 +17,7 @@
 //! above its separator. A separator is the shortest string that tells its two sides apart. Leaves are linked both ways.
 //!
 //! A full node splits in the middle by bytes; at the right or left edge of the tree it splits at that end, so that
-//! sequential load fills its leaves. A full leaf without keys first hands entries to a neighbour that has room for many, so that keys in no order
-//! fill four fifths of the leaves. A node below a quarter joins a neighbour if both fit in three quarters;
+//! sequential load fills its leaves. A node below a quarter joins a neighbour if both fit in three quarters;
 //! an empty leaf always goes. Nodes come from a slab that grows in small chunks: no insert copies the tree, and freed
 //! nodes are used again; chunks of which all nodes are free go back to the allocator.
 
@@ -135,10 +134,7 @@ impl BTree {
                 return false;
             }
             Err(at) if self.put(rows, leaf, at, key, row) => {}
-            Err(at) => match self.lean(rows, leaf, key, row) {
-                true => {}
-                false => self.split_leaf(rows, leaf, at, key, row),
-            },
+            Err(at) => self.split_leaf(rows, leaf, at, key, row),
         }
         self.len += 1;
         true
@@ -295,79 +291,6 @@ impl BTree {
         (0..keep).for_each(|at| left.append(&old, at));
         left.choose_heads(keys);
         self.nodes.insert(right)
-    }
-
-    /// Puts a new key into a full leaf without keys, or into its neighbour, after half of what that has room for has gone there. `false`, and nothing changes: there
-    /// is none with the same parent, of the same heads and with much room.
-    fn lean<R: RowKeys>(&mut self, rows: &R, leaf: u32, key: &[u8], row: u32) -> bool {
-        if !self.bare || self.height == 1 {
-            return false;
-        }
-        let (parent, at) = self.path_to(rows, key)[self.height - 2];
-        let full = &self.nodes[leaf];
-        let takes = |other: u32| {
-            let other = &self.nodes[other];
-            other.used() + PAGE / 8 < PAGE && other.prefix() == full.prefix()
-        };
-        let above = &self.nodes[parent];
-        let separator = if at < above.len() && takes(above.child(at + 1)) {
-            at
-        } else if at > 0 && takes(above.child(at - 1)) {
-            at - 1
-        } else {
-            return false;
-        };
-        let (left, right) = (above.child(separator), above.child(separator + 1));
-        let both = self.nodes[left].len() + self.nodes[right].len();
-        let keep = both / 2;
-        // Where the two will part: the last key of the left one, the first of the right one.
-        let keys = Keys { long: &self.long, rows };
-        let (before, behind) = match self.nodes[left].len() {
-            len if keep < len => (self.nodes[left].key(keys, keep - 1), self.nodes[left].key(keys, keep)),
-            len => {
-                let behind = self.nodes[right].key(keys, keep - len);
-                match keep - len {
-                    0 => (self.nodes[left].key(keys, len - 1), behind),
-                    at => (self.nodes[right].key(keys, at - 1), behind),
-                }
-            }
-        };
-        let end = common(&before, &behind) + 1;
-        if above.used() - above.entry(separator).stored() + stored_bytes(&behind[..end]) > PAGE {
-            return false;
-        }
-        let mut parted = mem::take(&mut self.separator);
-        parted.clear();
-        parted.extend_from_slice(&behind[..end]);
-        self.level(left, right, keep);
-        self.cut(parent, separator);
-        assert!(self.put(rows, parent, separator, &parted, right), "a separator has the room of another one");
-        let half = if key < &parted[..] { left } else { right };
-        self.separator = parted;
-        let place = self.nodes[half].search(self.keys(rows), key).unwrap_or_else(|place| place);
-        assert!(self.put(rows, half, place, key, row), "a leaf that has handed over has room");
-        true
-    }
-
-    /// Moves entries between neighbours whose heads leave out the same, until the left one has `keep`.
-    fn level(&mut self, left: u32, right: u32, keep: usize) {
-        let (from_left, from_right) = (self.nodes[left].len(), self.nodes[right].len());
-        let mut moved = [0; PAGE];
-        if keep < from_left {
-            let bytes = (from_left - keep) * BARE_ENTRY;
-            moved[..bytes].copy_from_slice(&self.nodes[left].page[keep * BARE_ENTRY..from_left * BARE_ENTRY]);
-            let page = &mut self.nodes[right].page;
-            page.copy_within(..from_right * BARE_ENTRY, bytes);
-            page[..bytes].copy_from_slice(&moved[..bytes]);
-        } else {
-            let bytes = (keep - from_left) * BARE_ENTRY;
-            let page = &mut self.nodes[right].page;
-            moved[..bytes].copy_from_slice(&page[..bytes]);
-            page.copy_within(bytes..from_right * BARE_ENTRY, 0);
-            self.nodes[left].page[from_left * BARE_ENTRY..keep * BARE_ENTRY].copy_from_slice(&moved[..bytes]);
-        }
-        self.nodes[left].len = keep as u32;
-        self.nodes[right].len = (from_left + from_right - keep) as u32;
     }
 
     /// Splits a full leaf for a new key and tells the levels above.

@@ -24,26 +24,39 @@ const SPARSE: usize = 4;
 #[repr(align(64))]
 #[derive(Clone, Copy, Debug)]
 struct Bucket {
-    hashes: [u32; ENTRIES],
+    /// The hashes of its entries, then how many there are, so that all can be compared with a hash at once.
+    lanes: [u32; ENTRIES + 1],
     rows: [u32; ENTRIES],
     /// Overflow bucket.
     next: u32,
-    count: u32,
 }
 
 const _: () = assert!(size_of::<Bucket>() == 64);
 
-const EMPTY: Bucket = Bucket { hashes: [0; ENTRIES], rows: [0; ENTRIES], next: NONE, count: 0 };
+const EMPTY: Bucket = Bucket { lanes: [0; ENTRIES + 1], rows: [0; ENTRIES], next: NONE };
 
 impl Bucket {
-    /// A bit for each entry that has this hash; without branches, so that all are compared at once.
+    #[inline]
+    fn count(&self) -> usize {
+        self.lanes[ENTRIES] as usize
+    }
+    fn push(&mut self, hash: u32, row: u32) {
+        let count = self.count();
+        assert!(count < ENTRIES, "a bucket gets {count} entries and one more");
+        (self.lanes[count], self.rows[count]) = (hash, row);
+        self.lanes[ENTRIES] += 1;
+    }
+    fn entries(&self) -> impl Iterator<Item = (u32, u32)> {
+        (0..self.count()).map(|i| (self.lanes[i], self.rows[i]))
+    }
+    /// A bit for each entry that has this hash.
     #[inline]
     fn with_hash(&self, hash: u32) -> u32 {
-        let mut same = 0;
-        for (i, other) in self.hashes.iter().enumerate() {
-            same |= u32::from(*other == hash) << i;
+        let mut same = [0; ENTRIES + 1];
+        for (i, bit) in same.iter_mut().enumerate() {
+            *bit = if self.lanes[i] == hash { 1 << i } else { 0 };
         }
-        same & ((1 << self.count.min(ENTRIES as u32)) - 1)
+        same.iter().fold(0, |all, bit| all | bit) & ((1 << self.count().min(ENTRIES)) - 1)
     }
 }
 
@@ -177,11 +190,8 @@ impl HashIndex {
                 None => self.buckets.get_mut(home),
                 Some(i) => self.overflow.get_mut(i),
             };
-            let count = bucket.count as usize;
-            if count < ENTRIES {
-                bucket.hashes[count] = hash;
-                bucket.rows[count] = row;
-                bucket.count += 1;
+            if bucket.count() < ENTRIES {
+                bucket.push(hash, row);
                 return Ok(());
             }
             if bucket.next == NONE {
@@ -194,10 +204,7 @@ impl HashIndex {
             None => self.buckets.get_mut(home).next = fresh,
             Some(i) => self.overflow.get_mut(i).next = fresh,
         }
-        let bucket = self.overflow.get_mut(fresh as usize);
-        bucket.hashes[0] = hash;
-        bucket.rows[0] = row;
-        bucket.count = 1;
+        self.overflow.get_mut(fresh as usize).push(hash, row);
         Ok(())
     }
 
@@ -224,9 +231,9 @@ impl HashIndex {
             self.round *= 2;
         }
         loop {
-            for i in 0..chain.count as usize {
+            for (hash, row) in chain.entries() {
                 // Its overflow buckets are freed as we go, so there is always one for what they held.
-                let put = self.put(chain.hashes[i], chain.rows[i]);
+                let put = self.put(hash, row);
                 assert!(put.is_ok(), "a split needs no more overflow buckets than it frees");
             }
             if chain.next == NONE {
@@ -244,7 +251,7 @@ impl HashIndex {
         let round = if self.buckets.used == self.round { self.round / 2 } else { self.round };
         let last = self.buckets.used - 1;
         let mut chain = *self.buckets.get(last);
-        let fits = chain.next == NONE && chain.count + self.buckets.get(last - round).count <= ENTRIES as u32;
+        let fits = chain.next == NONE && chain.count() + self.buckets.get(last - round).count() <= ENTRIES;
         // Its own overflow buckets are freed as we go, so the one that takes its entries needs one more than there are, at most.
         if !fits && self.free_overflow.is_empty() {
             return;
@@ -252,8 +259,8 @@ impl HashIndex {
         self.round = round;
         self.buckets.pop(&self.memory);
         loop {
-            for i in 0..chain.count as usize {
-                let put = self.put(chain.hashes[i], chain.rows[i]);
+            for (hash, row) in chain.entries() {
+                let put = self.put(hash, row);
                 assert!(put.is_ok(), "buckets are joined and need more overflow buckets than there are");
             }
             if chain.next == NONE {
@@ -297,12 +304,12 @@ impl HashIndex {
                 None => self.buckets.get_mut(home),
                 Some(i) => self.overflow.get_mut(i),
             };
-            let count = bucket.count as usize;
-            if let Some(i) = (0..count).find(|&i| bucket.hashes[i] == hash && bucket.rows[i] == row) {
-                bucket.hashes[i] = bucket.hashes[count - 1];
+            let count = bucket.count();
+            if let Some(i) = (0..count).find(|&i| bucket.lanes[i] == hash && bucket.rows[i] == row) {
+                bucket.lanes[i] = bucket.lanes[count - 1];
                 bucket.rows[i] = bucket.rows[count - 1];
-                bucket.count -= 1;
-                let (emptied, next) = (bucket.count == 0, bucket.next);
+                bucket.lanes[ENTRIES] -= 1;
+                let (emptied, next) = (count == 1, bucket.next);
                 if let Some(empty) = at.filter(|_| emptied) {
                     match before {
                         None => self.buckets.get_mut(home).next = next,
@@ -329,7 +336,7 @@ impl HashIndex {
             std::iter::from_fn(move || {
                 let bucket = next?;
                 next = (bucket.next != NONE).then(|| self.overflow.get(bucket.next as usize));
-                Some(&bucket.rows[..bucket.count as usize])
+                Some(&bucket.rows[..bucket.count()])
             })
             .flatten()
             .copied()

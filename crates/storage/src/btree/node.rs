@@ -298,11 +298,6 @@ impl Node {
         }
     }
 
-    /// What the heads of a leaf without keys leave out.
-    pub(super) fn prefix(&self) -> &[u8] {
-        &self.page[PAGE - usize::from(self.skip)..]
-    }
-
     /// Wins back the bytes of removed keys.
     pub(super) fn compact(&mut self) {
         let old = self.clone();

@@ -194,7 +194,7 @@ fn leaves_without_keys_are_small() {
                 assert!(tree.insert(&rows, &key, step as u32));
             }
             tree.verify(&rows).unwrap();
-            let most = if random { most * 5 / 4 } else { most };
+            let most = if random { most * 3 / 2 } else { most };
             assert!(tree.bytes() < 100_000 * most, "{} bytes, random: {random}", tree.bytes());
         }
     }
