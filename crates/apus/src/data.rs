@@ -135,7 +135,7 @@ impl DataArgs {
                 self.memory
             ));
         }
-        Ok(MemoryManager::with_limits(total, limits))
+        Ok(MemoryManager::releasing(total, limits, apus_runtime::release_memory))
     }
 }
 

@@ -2,7 +2,8 @@
 //!
 //! A bucket is one 64-byte line with seven entries of 32 hash bits and a row slot, so a lookup costs one miss here, and a key is only
 //! compared when 32 bits of hash agree. The table grows by splitting one bucket per insert that finds it too full: no insert
-//! ever pays for a big rehash. It does not shrink; emptied buckets are used again.
+//! ever pays for a big rehash. It shrinks in the same way: a removal that finds it too empty takes the last bucket back, and chunks of buckets that are not
+//! reached any more go back to the memory manager.
 
 use std::sync::Arc;
 
@@ -15,21 +16,49 @@ const NONE: u32 = u32::MAX;
 /// Buckets are made in chunks, so that growing never copies them.
 const CHUNK: usize = 256;
 /// Split when there are more entries than this many per bucket on average.
-const LOAD: usize = 4;
+const LOAD: usize = 5;
+
+/// Take a bucket back when there are fewer than the so-manieth part of that.
+const SPARSE: usize = 4;
 
 #[repr(align(64))]
 #[derive(Clone, Copy, Debug)]
 struct Bucket {
-    hashes: [u32; ENTRIES],
+    /// The hashes of its entries, then how many there are, so that all can be compared with a hash at once.
+    lanes: [u32; ENTRIES + 1],
     rows: [u32; ENTRIES],
     /// Overflow bucket.
     next: u32,
-    count: u32,
 }
 
 const _: () = assert!(size_of::<Bucket>() == 64);
 
-const EMPTY: Bucket = Bucket { hashes: [0; ENTRIES], rows: [0; ENTRIES], next: NONE, count: 0 };
+const EMPTY: Bucket = Bucket { lanes: [0; ENTRIES + 1], rows: [0; ENTRIES], next: NONE };
+
+impl Bucket {
+    #[inline]
+    fn count(&self) -> usize {
+        self.lanes[ENTRIES] as usize
+    }
+    fn push(&mut self, hash: u32, row: u32) {
+        let count = self.count();
+        assert!(count < ENTRIES, "a bucket gets {count} entries and one more");
+        (self.lanes[count], self.rows[count]) = (hash, row);
+        self.lanes[ENTRIES] += 1;
+    }
+    fn entries(&self) -> impl Iterator<Item = (u32, u32)> {
+        (0..self.count()).map(|i| (self.lanes[i], self.rows[i]))
+    }
+    /// A bit for each entry that has this hash.
+    #[inline]
+    fn with_hash(&self, hash: u32) -> u32 {
+        let mut same = [0; ENTRIES + 1];
+        for (i, bit) in same.iter_mut().enumerate() {
+            *bit = if self.lanes[i] == hash { 1 << i } else { 0 };
+        }
+        same.iter().fold(0, |all, bit| all | bit) & ((1 << self.count().min(ENTRIES)) - 1)
+    }
+}
 
 #[derive(Debug)]
 struct Chunks {
@@ -56,6 +85,20 @@ impl Chunks {
         *self.get_mut(self.used) = EMPTY;
         self.used += 1;
         true
+    }
+    /// The last one is not needed any more.
+    fn pop(&mut self, memory: &MemoryManager) {
+        assert!(self.used > 0, "a bucket is taken back, and there is none");
+        self.used -= 1;
+        // Half a chunk stays, so that a bucket coming and going does not cost a chunk each time.
+        if self.used + CHUNK / 2 < (self.chunks.len() - 1) * CHUNK {
+            self.drop_chunk(memory);
+        }
+    }
+    fn drop_chunk(&mut self, memory: &MemoryManager) {
+        if self.chunks.pop().is_some() {
+            memory.unaccount(Region::Index, CHUNK * size_of::<Bucket>());
+        }
     }
     fn bytes(&self) -> usize {
         self.chunks.len() * CHUNK * size_of::<Bucket>()
@@ -104,8 +147,8 @@ impl HashIndex {
     #[inline]
     pub fn candidate(&self, hash: u64) -> Option<u32> {
         let bucket = self.buckets.get(self.home(hash as u32));
-        let found = bucket.hashes.iter().position(|&h| h == hash as u32)?;
-        (found < bucket.count as usize).then(|| bucket.rows[found])
+        let same = bucket.with_hash(hash as u32);
+        (same != 0).then(|| bucket.rows[same.trailing_zeros() as usize])
     }
 
     /// The row whose hash agrees and for which `is_key` holds.
@@ -114,10 +157,13 @@ impl HashIndex {
         let hash = hash as u32;
         let mut bucket = self.buckets.get(self.home(hash));
         loop {
-            for i in 0..(bucket.count as usize).min(ENTRIES) {
-                if bucket.hashes[i] == hash && is_key(bucket.rows[i]) {
-                    return Some(bucket.rows[i]);
+            let mut same = bucket.with_hash(hash);
+            while same != 0 {
+                let row = bucket.rows[same.trailing_zeros() as usize];
+                if is_key(row) {
+                    return Some(row);
                 }
+                same &= same - 1;
             }
             if bucket.next == NONE {
                 return None;
@@ -144,11 +190,8 @@ impl HashIndex {
                 None => self.buckets.get_mut(home),
                 Some(i) => self.overflow.get_mut(i),
             };
-            let count = bucket.count as usize;
-            if count < ENTRIES {
-                bucket.hashes[count] = hash;
-                bucket.rows[count] = row;
-                bucket.count += 1;
+            if bucket.count() < ENTRIES {
+                bucket.push(hash, row);
                 return Ok(());
             }
             if bucket.next == NONE {
@@ -161,10 +204,7 @@ impl HashIndex {
             None => self.buckets.get_mut(home).next = fresh,
             Some(i) => self.overflow.get_mut(i).next = fresh,
         }
-        let bucket = self.overflow.get_mut(fresh as usize);
-        bucket.hashes[0] = hash;
-        bucket.rows[0] = row;
-        bucket.count = 1;
+        self.overflow.get_mut(fresh as usize).push(hash, row);
         Ok(())
     }
 
@@ -191,9 +231,9 @@ impl HashIndex {
             self.round *= 2;
         }
         loop {
-            for i in 0..chain.count as usize {
+            for (hash, row) in chain.entries() {
                 // Its overflow buckets are freed as we go, so there is always one for what they held.
-                let put = self.put(chain.hashes[i], chain.rows[i]);
+                let put = self.put(hash, row);
                 assert!(put.is_ok(), "a split needs no more overflow buckets than it frees");
             }
             if chain.next == NONE {
@@ -206,8 +246,56 @@ impl HashIndex {
         }
     }
 
+    /// Takes the last bucket back into the one that it was split from, if there is room.
+    fn join(&mut self) {
+        let round = if self.buckets.used == self.round { self.round / 2 } else { self.round };
+        let last = self.buckets.used - 1;
+        let mut chain = *self.buckets.get(last);
+        let fits = chain.next == NONE && chain.count() + self.buckets.get(last - round).count() <= ENTRIES;
+        // Its own overflow buckets are freed as we go, so the one that takes its entries needs one more than there are, at most.
+        if !fits && self.free_overflow.is_empty() {
+            return;
+        }
+        self.round = round;
+        self.buckets.pop(&self.memory);
+        loop {
+            for (hash, row) in chain.entries() {
+                let put = self.put(hash, row);
+                assert!(put.is_ok(), "buckets are joined and need more overflow buckets than there are");
+            }
+            if chain.next == NONE {
+                break;
+            }
+            let next = chain.next;
+            chain = *self.overflow.get(next as usize);
+            self.free_overflow.push(next);
+        }
+    }
+
+    /// After a removal: gives back what a smaller table does not need, a little at a time.
+    fn shrink(&mut self) {
+        if self.buckets.used > 1 && self.len * SPARSE < LOAD * self.buckets.used {
+            self.join();
+        }
+        if self.overflow.used > 0 && self.free_overflow.len() == self.overflow.used {
+            self.free_overflow.clear();
+            self.overflow.used = 0;
+        }
+        if self.overflow.used == 0 && self.overflow.chunks.len() > 1 {
+            self.overflow.drop_chunk(&self.memory);
+        }
+    }
+
     /// Removes the entry of `row`; `false` if it is not there.
     pub fn remove(&mut self, hash: u64, row: u32) -> bool {
+        let removed = self.take_out(hash, row);
+        if removed {
+            self.shrink();
+        }
+        removed
+    }
+
+    fn take_out(&mut self, hash: u64, row: u32) -> bool {
         let hash = hash as u32;
         let home = self.home(hash);
         let (mut at, mut before): (Option<usize>, Option<usize>) = (None, None);
@@ -216,12 +304,12 @@ impl HashIndex {
                 None => self.buckets.get_mut(home),
                 Some(i) => self.overflow.get_mut(i),
             };
-            let count = bucket.count as usize;
-            if let Some(i) = (0..count).find(|&i| bucket.hashes[i] == hash && bucket.rows[i] == row) {
-                bucket.hashes[i] = bucket.hashes[count - 1];
+            let count = bucket.count();
+            if let Some(i) = (0..count).find(|&i| bucket.lanes[i] == hash && bucket.rows[i] == row) {
+                bucket.lanes[i] = bucket.lanes[count - 1];
                 bucket.rows[i] = bucket.rows[count - 1];
-                bucket.count -= 1;
-                let (emptied, next) = (bucket.count == 0, bucket.next);
+                bucket.lanes[ENTRIES] -= 1;
+                let (emptied, next) = (count == 1, bucket.next);
                 if let Some(empty) = at.filter(|_| emptied) {
                     match before {
                         None => self.buckets.get_mut(home).next = next,
@@ -248,7 +336,7 @@ impl HashIndex {
             std::iter::from_fn(move || {
                 let bucket = next?;
                 next = (bucket.next != NONE).then(|| self.overflow.get(bucket.next as usize));
-                Some(&bucket.rows[..bucket.count as usize])
+                Some(&bucket.rows[..bucket.count()])
             })
             .flatten()
             .copied()
@@ -304,6 +392,25 @@ mod tests {
         }
         assert_eq!(index.len(), model.len());
         assert_eq!(index.rows().collect::<BTreeSet<_>>(), model);
+        let full = index.bytes();
+        while let Some(row) = model.pop_first() {
+            assert!(index.remove(hash_key(&(row / 3).to_le_bytes()), row));
+            if row.is_multiple_of(64) {
+                assert_eq!(index.rows().collect::<BTreeSet<_>>(), model);
+                let found = |row: &u32| index.find(hash_key(&(row / 3).to_le_bytes()), |r| r == *row).is_some();
+                assert!(model.iter().take(50).all(found));
+            }
+        }
+        assert!(
+            index.bytes() <= 3 * CHUNK * size_of::<Bucket>() && full > 4 * index.bytes(),
+            "{full} {}",
+            index.bytes()
+        );
+        assert_eq!(memory.usage().map(|region| region.used).sum::<u64>(), index.bytes() as u64);
+        for row in 0..30_000u32 {
+            index.insert(hash_key(&row.to_le_bytes()), row).unwrap();
+        }
+        assert!((0..30_000u32).all(|row| index.find(hash_key(&row.to_le_bytes()), |r| r == row).is_some()));
         drop(index);
         assert!(memory.usage().all(|r| r.used == 0));
     }

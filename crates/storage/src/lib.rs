@@ -9,10 +9,12 @@ mod hash_index;
 mod lock;
 mod memory;
 mod record;
+mod row_key;
 mod trail;
 
-pub use fragment::{Fragment, FragmentScan, PAGE_ROWS, RowId, Writers};
+pub use fragment::{EntryKey, Fragment, FragmentScan, PAGE_ROWS, RowId, Writers};
 pub use lock::{Acquire, Grant, LockMode, Locks};
-pub use memory::{MemoryManager, PAGE_BYTES, Priority, REGIONS, Region, RegionLimits, RegionUse};
+pub use memory::{MemoryManager, PAGE_BYTES, Priority, REGIONS, Region, RegionLimits, RegionUse, Release};
 pub use record::HEADER_BYTES as VERSION_BYTES;
+pub use row_key::{RowKey, RowKeys};
 pub use trail::{Point, Trail};

@@ -5,25 +5,60 @@
 //! it ([`apus_types::ErrorCode::OutOfMemory`]), never a crash. Data memory refuses normal inserts at 95 % of what it could get, of its
 //! maximum as of the pool, so that updates, deletes and recovery still work.
 //!
-//! Pages go back to the pool as soon as they are empty; some are kept for reuse, the rest returns to the operating system.
+//! Pages go back to the pool as soon as they are empty. They are cut from blocks of 2 MiB, which stay for as long as the process does, and all managers of a process share
+//! those that are free. Some are kept as they are for reuse; of the rest the memory goes back to the operating system, page by page as they are freed
+//! ([`MemoryManager::releasing`]), so that nobody waits for much of it.
 
 use std::sync::{
-    Arc, Mutex,
+    Arc, Mutex, MutexGuard, PoisonError,
     atomic::{AtomicI64, AtomicU64, Ordering::Relaxed},
 };
 
 /// Bytes of a page.
 pub const PAGE_BYTES: usize = 32 << 10;
-/// Free pages kept for reuse; more go back to the operating system.
+/// Free pages kept for reuse; the memory of more goes back to the operating system.
 const KEEP_PAGES: usize = 256;
+/// Pages of a block.
+const BLOCK_PAGES: usize = 64;
+/// Pages begin where pages of the operating system do.
+const ALIGNMENT: usize = 4096;
 /// Old versions are given up when data memory, or the pool, is filled beyond this share; inserts go on to [`INSERT_PERCENT`].
 const SHORT_PERCENT: i64 = 85;
 
 /// Normal inserts fill at most this share of data memory.
 const INSERT_PERCENT: i64 = 95;
 
-/// A page, on the heap.
-pub type Page = Box<[u8; PAGE_BYTES]>;
+/// A page: to be given back to a [`MemoryManager`], and lost otherwise. What is in a new one is of no meaning.
+pub type Page = &'static mut [u8; PAGE_BYTES];
+
+/// Tells the operating system that the content of a page is not needed any more, which may be anything then.
+pub type Release = fn(&mut [u8; PAGE_BYTES]);
+
+/// The free pages of the process; asked only when a slab grows or shrinks, never per row.
+static FREE: Mutex<FreePages> = Mutex::new(FreePages { kept: Vec::new(), released: Vec::new() });
+
+fn free_pages() -> MutexGuard<'static, FreePages> {
+    FREE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+struct FreePages {
+    kept: Vec<Page>,
+    /// Without memory.
+    released: Vec<Page>,
+}
+
+impl FreePages {
+    fn take(&mut self) -> Option<Page> {
+        self.kept.pop().or_else(|| self.released.pop())
+    }
+    /// Takes a page out of a block that is made now; the memory comes with the first use.
+    fn make(&mut self) -> Option<Page> {
+        let block = vec![0; BLOCK_PAGES * PAGE_BYTES + ALIGNMENT].leak();
+        let aligned = block.as_ptr().align_offset(ALIGNMENT);
+        self.released.extend(block.get_mut(aligned..)?.as_chunks_mut().0);
+        self.released.pop()
+    }
+}
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(usize)]
@@ -107,8 +142,7 @@ pub struct MemoryManager {
     /// Bytes of the shared pool, and how many of them are in use.
     pool: i64,
     pool_used: AtomicI64,
-    /// Pages to give out again; taken only when a slab grows or shrinks, never per row.
-    spare: Mutex<Vec<Page>>,
+    release: Option<Release>,
 }
 
 impl MemoryManager {
@@ -133,15 +167,22 @@ impl MemoryManager {
             Region::Outcomes => limits(1, 10, Priority::High),
         })
     }
-
     pub fn with_limits(total: u64, limits: [RegionLimits; REGIONS.len()]) -> Arc<MemoryManager> {
+        MemoryManager::made(total, limits, None)
+    }
+    /// The same, where memory goes back to the operating system in this way.
+    pub fn releasing(total: u64, limits: [RegionLimits; REGIONS.len()], release: Release) -> Arc<MemoryManager> {
+        MemoryManager::made(total, limits, Some(release))
+    }
+
+    fn made(total: u64, limits: [RegionLimits; REGIONS.len()], release: Option<Release>) -> Arc<MemoryManager> {
         let reserved: u64 = limits.iter().map(|l| l.reserved).sum();
         assert!(reserved <= total, "reserved memory {reserved} is more than the total {total}");
         Arc::new(MemoryManager {
             regions: limits.map(|limits| RegionState { limits, used: AtomicI64::new(0), refused: AtomicU64::new(0) }),
             pool: (total - reserved) as i64,
             pool_used: AtomicI64::new(0),
-            spare: Mutex::new(Vec::new()),
+            release,
         })
     }
 
@@ -180,6 +221,12 @@ impl MemoryManager {
             Priority::Highest => self.pool,
         }
     }
+    /// Takes bytes beyond all limits: for what must not fail and was paid for by something else.
+    pub fn account_anyway(&self, region: Region, bytes: usize) {
+        let state = &self.regions[region as usize];
+        let before = state.used.fetch_add(bytes as i64, Relaxed);
+        self.pool_used.fetch_add(beyond(before + bytes as i64, state) - beyond(before, state), Relaxed);
+    }
 
     /// Undoes a step up of `used` whose share of the pool was not charged. Another thread may have moved `used` meanwhile, so the
     /// step down can have another share than the step up; the difference goes to the pool, which keeps the sum of all steps exact.
@@ -211,16 +258,20 @@ impl MemoryManager {
         if !self.account(region, PAGE_BYTES, insert) {
             return None;
         }
-        let spare = self.spare.lock().ok().and_then(|mut s| s.pop());
-        Some(spare.unwrap_or_else(|| Box::new([0; PAGE_BYTES])))
+        let mut free = free_pages();
+        free.take().or_else(|| free.make())
     }
 
     pub fn free_page(&self, region: Region, page: Page) {
         self.unaccount(region, PAGE_BYTES);
-        if let Ok(mut spare) = self.spare.lock()
-            && spare.len() < KEEP_PAGES
-        {
-            spare.push(page);
+        let mut free = free_pages();
+        match self.release {
+            Some(release) if free.kept.len() >= KEEP_PAGES => {
+                drop(free);
+                release(page);
+                free_pages().released.push(page);
+            }
+            _ => free.kept.push(page),
         }
     }
 
@@ -308,5 +359,28 @@ mod tests {
         }
         let left = std::iter::from_fn(|| memory.alloc_page(Region::Data, false)).count();
         assert!((40..50).contains(&left), "{left} of {} pages", pages.len() + left);
+    }
+
+    /// No two pages are the same memory, free ones are given out again, and what is released is told.
+    #[test]
+    fn pages_are_apart_and_come_again() {
+        use std::sync::atomic::AtomicUsize;
+        static RELEASED: AtomicUsize = AtomicUsize::new(0);
+        let memory = MemoryManager::releasing(1 << 30, MemoryManager::usual_limits(1 << 30), |page| {
+            assert!(page.as_ptr().align_offset(ALIGNMENT) == 0);
+            page.fill(0);
+            RELEASED.fetch_add(1, Relaxed);
+        });
+        for round in 0..3 {
+            let mut pages: Vec<Page> =
+                std::iter::from_fn(|| memory.alloc_page(Region::Data, true)).take(1000).collect();
+            for (i, page) in pages.iter_mut().enumerate() {
+                page.fill((i + round) as u8);
+            }
+            assert!(pages.iter().enumerate().all(|(i, page)| page.iter().all(|byte| *byte == (i + round) as u8)));
+            pages.into_iter().for_each(|page| memory.free_page(Region::Data, page));
+        }
+        // Other tests take pages meanwhile.
+        assert!(RELEASED.load(Relaxed) > 1000 && memory.usage().all(|region| region.used == 0));
     }
 }

@@ -1,12 +1,18 @@
 //! Row versions in memory: a slab allocator with size classes over 32 KiB pages, one per fragment.
 //!
 //! ```text
-//! record: | epoch u64 | previous version u64 | length u32 | flags u8 | pad 3 | bytes |
+//! record: | stamp u64 | length of the image u24 | flags u8 | previous version u64 ? | length u16 and bytes of the key ? | image |
 //! ```
+//!
+//! What has a `?` is there if a flag says so: a row that was inserted and not changed since has no previous version, and a key that can be made from the
+//! image (module `keys` of the fragment) is not stored. The stamp is an epoch, or who writes the version while it is pending.
 //!
 //! A record is named by a [`RecRef`] (page and offset) that stays valid until it is freed. Records larger than a page are single
 //! heap blocks, accounted like pages. Everything is bounds-checked slices: a stale reference can give wrong bytes to this node's own
 //! code, never touch foreign memory; [`crate::Fragment::verify`] finds such bugs in tests.
+//!
+//! **Classes** are a few bytes apart, so that a record has little room that it does not use. A small fragment takes fewer of them, since each that is
+//! used has a page that is not full.
 
 use std::sync::Arc;
 
@@ -14,8 +20,12 @@ use apus_types::{Epoch, ErrorCode};
 
 use crate::memory::{MemoryManager, PAGE_BYTES, Page, Region};
 
-/// Bytes of a record's header.
-pub const HEADER_BYTES: usize = 24;
+/// Bytes that every record has in front of what it holds.
+const FIXED_BYTES: usize = 12;
+const FLAGS_AT: usize = 11;
+const REF_BYTES: usize = 8;
+/// Most bytes in front of an image whose key is not stored.
+pub const HEADER_BYTES: usize = FIXED_BYTES + REF_BYTES;
 
 /// The version is not committed.
 pub const PENDING: u8 = 1;
@@ -24,19 +34,39 @@ pub const TOMBSTONE: u8 = 2;
 /// The version has exactly the index entries of the one right below it (no index changed). To be dropped or worked out anew wherever
 /// another version comes to stand below.
 pub const SAME_ENTRIES: u8 = 4;
+/// There is a place for a previous version.
+const PREVIOUS: u8 = 8;
+/// The key is stored.
+const KEY: u8 = 16;
 /// Only in records that are free.
 const FREED: u8 = 128;
 
-/// Sizes that divide a page with little waste.
-const CLASSES: [u32; 24] = [
-    48, 64, 80, 96, 128, 160, 192, 224, 256, 320, 384, 448, 512, 640, 768, 1024, 1280, 1632, 2048, 2976, 4096, 8192,
-    16_384, 32_768,
-];
+/// Classes of sizes up to 256 in steps of 2, up to 512 in steps of 8, then so many as fit a page 63 times or less.
+const CLASSES: usize = 128 + 32 + 63;
+/// A fragment with fewer bytes of records takes coarse classes only.
+const FINE_BYTES: u64 = 2 << 20;
 const NO_PAGE: u32 = u32::MAX;
 const NO_OFFSET: u32 = u32::MAX;
 const LARGE: u64 = 1 << 63;
 
-/// Names a record; 0 is none.
+/// The class of the records with so many bytes, and what one of them takes.
+#[inline]
+fn class_of(size: usize, fine: bool) -> (usize, u32) {
+    let size = if fine { size } else { size.next_multiple_of(32) };
+    if size <= 256 {
+        let steps = size.div_ceil(2);
+        return (steps - 1, steps as u32 * 2);
+    }
+    if size <= 512 {
+        let steps = size.div_ceil(8);
+        return (128 + steps - 33, steps as u32 * 8);
+    }
+    let fit = PAGE_BYTES / size.next_multiple_of(8);
+    let fit = if fine || fit < 8 { fit } else { fit & !3 };
+    (CLASSES - fit, (PAGE_BYTES / fit) as u32 & !7)
+}
+
+/// Names a record; 0 is none. The highest bit is for large records, the two below it are free for whoever keeps the name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct RecRef(pub u64);
 
@@ -61,12 +91,16 @@ struct SlabPage {
     /// `None`: given back, the number is free.
     page: Option<Page>,
     class: u8,
+    is_listed: bool,
     used: u32,
+    /// Bytes of a record.
+    size: u32,
     /// First never used offset, and the list of freed ones.
     fresh: u32,
     free: u32,
-    /// Place in its class's list of pages with room, or `NO_PAGE`.
-    listed: u32,
+    /// Neighbours in the list of the class's pages with room, or `NO_PAGE`.
+    before: u32,
+    after: u32,
 }
 
 /// The records of one fragment.
@@ -75,7 +109,8 @@ pub struct Records {
     memory: Arc<MemoryManager>,
     pages: Vec<SlabPage>,
     free_pages: Vec<u32>,
-    with_room: [Vec<u32>; CLASSES.len()],
+    /// Of each class the first page with room.
+    with_room: [u32; CLASSES],
     large: Vec<Option<Box<[u8]>>>,
     free_large: Vec<u32>,
     bytes: u64,
@@ -88,7 +123,7 @@ impl Records {
             memory,
             pages: Vec::new(),
             free_pages: Vec::new(),
-            with_room: std::array::from_fn(|_| Vec::new()),
+            with_room: [NO_PAGE; CLASSES],
             large: Vec::new(),
             free_large: Vec::new(),
             bytes: 0,
@@ -104,53 +139,78 @@ impl Records {
         self.count
     }
 
-    /// Makes a record with these bytes behind its header. `insert`: see [`MemoryManager::account`].
-    pub fn alloc(&mut self, bytes: &[u8], flags: u8, previous: RecRef, insert: bool) -> Result<RecRef, ErrorCode> {
-        let size = HEADER_BYTES + bytes.len();
-        let at =
-            if size > PAGE_BYTES { self.alloc_large(size, insert)? } else { self.alloc_small(size as u32, insert)? };
-        let record = self.record_mut(at);
-        record[0..8].copy_from_slice(&0u64.to_le_bytes());
-        record[8..16].copy_from_slice(&previous.0.to_le_bytes());
-        record[16..20].copy_from_slice(&(bytes.len() as u32).to_le_bytes());
-        record[20] = flags;
-        record[HEADER_BYTES..size].copy_from_slice(bytes);
+    /// Makes a record of this image, and of the key unless it can be made from the image. `insert`: see [`MemoryManager::account`].
+    pub fn alloc(
+        &mut self,
+        key: Option<&[u8]>,
+        image: &[u8],
+        flags: u8,
+        previous: RecRef,
+        insert: bool,
+    ) -> Result<RecRef, ErrorCode> {
+        let with_previous = !previous.is_none();
+        let key_bytes = key.map_or(0, |key| 2 + key.len());
+        let size = FIXED_BYTES + if with_previous { REF_BYTES } else { 0 } + key_bytes + image.len();
+        assert!(image.len() < 1 << 24, "an image of {} bytes", image.len());
+        let at = if size > PAGE_BYTES { self.alloc_large(size, insert)? } else { self.alloc_small(size, insert)? };
+        let layout = if with_previous { PREVIOUS } else { 0 } | if key.is_some() { KEY } else { 0 };
+        let record = &mut self.record_mut(at)[..size];
+        record[8..12].copy_from_slice(&(image.len() as u32 | u32::from(flags | layout) << 24).to_le_bytes());
+        let mut end = FIXED_BYTES;
+        if with_previous {
+            record[end..end + REF_BYTES].copy_from_slice(&previous.0.to_le_bytes());
+            end += REF_BYTES;
+        }
+        if let Some(key) = key {
+            record[end..end + 2].copy_from_slice(&(key.len() as u16).to_le_bytes());
+            record[end + 2..end + key_bytes].copy_from_slice(key);
+            end += key_bytes;
+        }
+        record[end..].copy_from_slice(image);
         self.count += 1;
         Ok(at)
     }
 
-    fn alloc_small(&mut self, size: u32, insert: bool) -> Result<RecRef, ErrorCode> {
-        let class = CLASSES.partition_point(|&c| c < size);
-        let number = match self.with_room[class].last() {
-            Some(&number) => number,
-            None => self.add_page(class, insert)?,
+    fn alloc_small(&mut self, size: usize, insert: bool) -> Result<RecRef, ErrorCode> {
+        let (class, size) = class_of(size, self.bytes >= FINE_BYTES);
+        let number = match self.with_room[class] {
+            NO_PAGE => self.add_page(class, size, insert)?,
+            number => number,
         };
         let slab = &mut self.pages[number as usize];
         let page = slab.page.as_mut().expect("listed page without memory");
         let offset = if slab.free != NO_OFFSET {
             let offset = slab.free;
-            let at = offset as usize;
-            slab.free = u32::from_le_bytes([page[at], page[at + 1], page[at + 2], page[at + 3]]);
+            slab.free = word(&page[..], offset as usize);
             offset
         } else {
             let offset = slab.fresh;
-            slab.fresh += CLASSES[class];
+            slab.fresh += size;
             offset
         };
         slab.used += 1;
-        assert!(offset + CLASSES[class] <= PAGE_BYTES as u32, "a record at {offset} goes beyond its page");
-        assert!(slab.used * CLASSES[class] <= slab.fresh, "{} records in {} bytes", slab.used, slab.fresh);
-        if slab.free == NO_OFFSET && (slab.fresh + CLASSES[class]) as usize > PAGE_BYTES {
-            slab.listed = NO_PAGE;
-            self.with_room[class].pop();
+        assert!(offset + size <= PAGE_BYTES as u32 && slab.size == size, "a record at {offset} goes beyond its page");
+        assert!(slab.used * size <= slab.fresh, "{} records in {} bytes", slab.used, slab.fresh);
+        if slab.free == NO_OFFSET && (slab.fresh + size) as usize > PAGE_BYTES {
+            self.unlist(number);
         }
         Ok(RecRef::small(number, offset))
     }
 
-    fn add_page(&mut self, class: usize, insert: bool) -> Result<u32, ErrorCode> {
+    fn add_page(&mut self, class: usize, size: u32, insert: bool) -> Result<u32, ErrorCode> {
         let page = self.memory.alloc_page(Region::Data, insert).ok_or(ErrorCode::OutOfMemory)?;
         self.bytes += PAGE_BYTES as u64;
-        let slab = SlabPage { page: Some(page), class: class as u8, used: 0, fresh: 0, free: NO_OFFSET, listed: 0 };
+        let slab = SlabPage {
+            page: Some(page),
+            class: class as u8,
+            is_listed: false,
+            used: 0,
+            size,
+            fresh: 0,
+            free: NO_OFFSET,
+            before: NO_PAGE,
+            after: NO_PAGE,
+        };
         let number = match self.free_pages.pop() {
             Some(number) => {
                 self.pages[number as usize] = slab;
@@ -161,9 +221,32 @@ impl Records {
                 (self.pages.len() - 1) as u32
             }
         };
-        self.pages[number as usize].listed = self.with_room[class].len() as u32;
-        self.with_room[class].push(number);
+        self.list(number);
         Ok(number)
+    }
+
+    /// Puts a page at the beginning of its class's list.
+    fn list(&mut self, number: u32) {
+        let slab = &mut self.pages[number as usize];
+        let first = std::mem::replace(&mut self.with_room[usize::from(slab.class)], number);
+        assert!(!slab.is_listed, "page {number} is listed twice");
+        (slab.is_listed, slab.before, slab.after) = (true, NO_PAGE, first);
+        if let Some(next) = self.pages.get_mut(first as usize) {
+            next.before = number;
+        }
+    }
+    fn unlist(&mut self, number: u32) {
+        let slab = &mut self.pages[number as usize];
+        let (class, before, after) = (usize::from(slab.class), slab.before, slab.after);
+        assert!(slab.is_listed, "page {number} is not listed");
+        slab.is_listed = false;
+        match self.pages.get_mut(before as usize) {
+            Some(neighbour) => neighbour.after = after,
+            None => self.with_room[class] = after,
+        }
+        if let Some(neighbour) = self.pages.get_mut(after as usize) {
+            neighbour.before = before;
+        }
     }
 
     fn alloc_large(&mut self, size: usize, insert: bool) -> Result<RecRef, ErrorCode> {
@@ -198,34 +281,30 @@ impl Records {
         }
         let number = at.page();
         let slab = &mut self.pages[number];
-        let class = usize::from(slab.class);
         let page = slab.page.as_mut().expect("record freed in a page that was given back");
-        assert!(page[at.offset() + 20] & FREED == 0, "record {at:?} is freed twice");
-        page[at.offset() + 20] = FREED;
-        page[at.offset()..at.offset() + 4].copy_from_slice(&slab.free.to_le_bytes());
+        let record = &mut page[at.offset()..];
+        assert!(record[FLAGS_AT] & FREED == 0, "record {at:?} is freed twice");
+        record[FLAGS_AT] = FREED;
+        record[..4].copy_from_slice(&slab.free.to_le_bytes());
         slab.free = at.offset() as u32;
         assert!(slab.used > 0 && (at.offset() as u32) < slab.fresh, "a record is freed where none was made: {at:?}");
         slab.used -= 1;
-        if slab.listed == NO_PAGE {
-            slab.listed = self.with_room[class].len() as u32;
-            self.with_room[class].push(number as u32);
+        let (used, is_listed) = (slab.used, slab.is_listed);
+        if !is_listed {
+            self.list(number as u32);
         }
         // The last page with room stays, so that one row coming and going does not cost a page each time.
-        if self.pages[number].used == 0 && self.with_room[class].len() > 1 {
+        let slab = &self.pages[number];
+        if used == 0 && (slab.before != NO_PAGE || slab.after != NO_PAGE) {
             self.give_back(number);
         }
     }
 
     fn give_back(&mut self, number: usize) {
+        self.unlist(number as u32);
         let slab = &mut self.pages[number];
-        let (class, place) = (usize::from(slab.class), slab.listed as usize);
         let page = slab.page.take().expect("page given back twice");
         assert!(slab.used == 0, "a page with {} records is given back", slab.used);
-        let listed = self.with_room[class].swap_remove(place);
-        assert!(listed as usize == number, "page {number} is listed where {listed} is");
-        if let Some(&moved) = self.with_room[class].get(place) {
-            self.pages[moved as usize].listed = place as u32;
-        }
         self.memory.free_page(Region::Data, page);
         self.bytes -= PAGE_BYTES as u64;
         self.free_pages.push(number as u32);
@@ -257,36 +336,52 @@ impl Records {
     }
     #[inline]
     pub fn bytes_of(&self, at: RecRef) -> &[u8] {
+        image_of(self.record(at))
+    }
+    /// The stored key, or else the image, from which the key can be made.
+    #[inline]
+    pub fn key_or_image(&self, at: RecRef) -> Result<&[u8], &[u8]> {
         let record = self.record(at);
-        let length = u32::from_le_bytes([record[16], record[17], record[18], record[19]]) as usize;
-        &record[HEADER_BYTES..HEADER_BYTES + length]
+        if record[FLAGS_AT] & KEY == 0 {
+            return Err(image_of(record));
+        }
+        let from = key_at(record);
+        Ok(&record[from..from + key_length(record, from)])
     }
     #[inline]
     pub fn flags(&self, at: RecRef) -> u8 {
-        self.record(at)[20]
+        self.record(at)[FLAGS_AT]
     }
     /// Its flags and its epoch, or its writer.
     #[inline]
     pub fn stamp(&self, at: RecRef) -> (u8, Epoch) {
         let record = self.record(at);
-        (record[20], Epoch(long(record, 0)))
+        (record[FLAGS_AT], Epoch(long(record, 0)))
     }
     /// Its bytes, unless it has one of these flags.
     #[inline]
     pub fn bytes_without(&self, at: RecRef, flags: u8) -> Option<&[u8]> {
         let record = self.record(at);
-        let length = u32::from_le_bytes([record[16], record[17], record[18], record[19]]) as usize;
-        (record[20] & flags == 0).then(|| &record[HEADER_BYTES..HEADER_BYTES + length])
+        (record[FLAGS_AT] & flags == 0).then(|| image_of(record))
     }
+    /// Sets what the flags say of the version.
     pub fn set_flags(&mut self, at: RecRef, flags: u8) {
-        self.record_mut(at)[20] = flags;
+        let old = &mut self.record_mut(at)[FLAGS_AT];
+        *old = *old & (PREVIOUS | KEY) | flags & !(PREVIOUS | KEY);
     }
     #[inline]
     pub fn previous(&self, at: RecRef) -> RecRef {
-        RecRef(long(self.record(at), 8))
+        let record = self.record(at);
+        RecRef(if record[FLAGS_AT] & PREVIOUS == 0 { 0 } else { long(record, FIXED_BYTES) })
     }
+    /// Only a record that was made with a previous version may get one.
     pub fn set_previous(&mut self, at: RecRef, previous: RecRef) {
-        self.record_mut(at)[8..16].copy_from_slice(&previous.0.to_le_bytes());
+        let record = self.record_mut(at);
+        if record[FLAGS_AT] & PREVIOUS == 0 {
+            assert!(previous.is_none(), "record {at:?} has no place for a previous version");
+            return;
+        }
+        record[FIXED_BYTES..FIXED_BYTES + REF_BYTES].copy_from_slice(&previous.0.to_le_bytes());
     }
     pub fn epoch(&self, at: RecRef) -> Epoch {
         Epoch(long(self.record(at), 0))
@@ -296,6 +391,32 @@ impl Records {
     }
 }
 
+/// Where the length of the key is, or the image if there is no key.
+#[inline]
+fn front(record: &[u8]) -> usize {
+    FIXED_BYTES + if record[FLAGS_AT] & PREVIOUS == 0 { 0 } else { REF_BYTES }
+}
+#[inline]
+fn key_at(record: &[u8]) -> usize {
+    front(record) + 2
+}
+#[inline]
+fn key_length(record: &[u8], from: usize) -> usize {
+    usize::from(u16::from_le_bytes([record[from - 2], record[from - 1]]))
+}
+#[inline]
+fn image_of(record: &[u8]) -> &[u8] {
+    let mut from = front(record);
+    if record[FLAGS_AT] & KEY != 0 {
+        from += 2 + key_length(record, from + 2);
+    }
+    &record[from..from + (word(record, 8) & 0xff_ffff) as usize]
+}
+#[inline]
+fn word(record: &[u8], at: usize) -> u32 {
+    record[at..].first_chunk::<4>().map_or(0, |b| u32::from_le_bytes(*b))
+}
+#[inline]
 fn long(record: &[u8], at: usize) -> u64 {
     record[at..].first_chunk::<8>().map_or(0, |b| u64::from_le_bytes(*b))
 }
@@ -334,28 +455,54 @@ mod tests {
     use super::*;
 
     #[test]
+    fn every_size_has_a_class_that_it_fits() {
+        for fine in [true, false] {
+            let (mut last, mut sizes) = (0, [0; CLASSES]);
+            for size in FIXED_BYTES..=PAGE_BYTES {
+                let (class, bytes) = class_of(size, fine);
+                assert!(bytes as usize >= size && (class >= last) && bytes as usize <= PAGE_BYTES, "{size} in {bytes}");
+                assert!(!fine || size > 512 || bytes as usize - size < 8, "{size} in {bytes}");
+                assert!(sizes[class] == 0 || sizes[class] == bytes, "class {class} has {bytes} and {}", sizes[class]);
+                (last, sizes[class]) = (class, bytes);
+                assert!(fine || class_of(bytes as usize, true) == (class, bytes), "class {class} is of two sizes");
+            }
+        }
+    }
+
+    #[test]
     fn records_come_go_and_give_their_memory_back() {
         let memory = MemoryManager::new(64 << 20);
         let mut records = Records::new(memory.clone());
-        let mut live = Vec::new();
+        let mut live: Vec<(RecRef, Option<Vec<u8>>, Vec<u8>)> = Vec::new();
         let mut seed = 7u64;
-        for i in 0..20_000u64 {
+        let check = |records: &Records, (at, key, image): &(RecRef, Option<Vec<u8>>, Vec<u8>)| {
+            assert_eq!(records.bytes_of(*at), image);
+            assert_eq!(records.key_or_image(*at), key.as_deref().ok_or(&image[..]));
+        };
+        for i in 0..40_000u64 {
             seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(i);
             if seed >> 60 < 9 || live.is_empty() {
                 let length = if seed >> 50 & 255 == 0 { 100_000 } else { (seed >> 33) as usize % 900 };
-                let bytes = vec![i as u8; length];
-                live.push((records.alloc(&bytes, 0, RecRef::NONE, true).unwrap(), bytes));
+                let (image, key) = (vec![i as u8; length], (seed >> 20 & 1 == 0).then(|| vec![!i as u8; length % 300]));
+                let previous = if seed >> 21 & 1 == 0 { RecRef(seed >> 3) } else { RecRef::NONE };
+                let at = records.alloc(key.as_deref(), &image, TOMBSTONE, previous, true).unwrap();
+                records.set_epoch(at, Epoch(seed));
+                records.set_flags(at, PENDING);
+                assert_eq!((records.previous(at), records.epoch(at)), (previous, Epoch(seed)));
+                assert_eq!(records.flags(at) & (PENDING | TOMBSTONE | SAME_ENTRIES), PENDING);
+                live.push((at, key, image));
             } else {
-                let (at, bytes) = live.swap_remove(seed as usize % live.len());
-                assert_eq!(records.bytes_of(at), bytes);
-                records.free(at);
+                let record = live.swap_remove(seed as usize % live.len());
+                check(&records, &record);
+                records.free(record.0);
             }
         }
-        for (at, bytes) in live.drain(..) {
-            assert_eq!(records.bytes_of(at), bytes);
-            records.free(at);
+        assert!(records.bytes() > FINE_BYTES, "{} bytes", records.bytes());
+        for record in live.drain(..) {
+            check(&records, &record);
+            records.free(record.0);
         }
-        assert!(records.bytes() <= (CLASSES.len() * PAGE_BYTES) as u64);
+        assert!(records.bytes() <= (CLASSES * PAGE_BYTES) as u64);
         drop(records);
         assert!(memory.usage().all(|r| r.used == 0));
     }

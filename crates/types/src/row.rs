@@ -90,6 +90,12 @@ impl RowLayout {
         self.head_bytes + 4 * self.variable_count
     }
 
+    /// Where a column of fixed width begins in rows of the newest form, and its width.
+    pub fn fixed_place(&self, column: u16) -> Option<(usize, usize)> {
+        let place = self.places.get(usize::from(column))?;
+        (place.width != 0).then_some((place.at as usize, usize::from(place.width)))
+    }
+
     /// Validates a row from outside: length, offsets in order, and nothing beyond the last.
     pub fn check(&self, row: &[u8]) -> Result<(), ErrorCode> {
         if row.len() > ROW_BYTES_MAX {

@@ -503,7 +503,7 @@ impl LocalDataManager {
         for row in fragment.rows_of(page) {
             let Some(image) = fragment.committed(row, &self.transactions) else { continue };
             let epoch = fragment.last_change(row, &self.transactions);
-            CopiedRow { epoch, row: row.0, key: fragment.key(row), image }.encode(rows);
+            CopiedRow { epoch, row: row.0, key: &fragment.key(row), image }.encode(rows);
             count += 1;
             if rows.len() >= COPY_BYTES {
                 walk.writer.append(&Entry::Copied { partition, table, count, rows });

@@ -222,7 +222,7 @@ impl LocalDataManager {
         let Some(table) = self.tables.get_mut(order.table) else { return Ok(()) }; // dropped meanwhile
         let fragment = match table.fragment(order.partition) {
             Some(_) => table.fragment_mut(order.partition).ok_or(ErrorCode::Internal)?,
-            None => table.make_fragment(order.partition, &memory)?,
+            None => table.make_fragment(order.partition, &memory, self.secret)?,
         };
         let mut row = RowId(copied.row);
         if copied.is_empty() {

@@ -477,7 +477,7 @@ impl LocalDataManager {
             walking.note_unchanged(row, fragment.hash_of(row, image), epoch);
             return 0;
         }
-        CopiedRow { epoch, row: row.0, key: fragment.key(row), image }.encode(rows);
+        CopiedRow { epoch, row: row.0, key: &fragment.key(row), image }.encode(rows);
         1
     }
 
@@ -504,7 +504,7 @@ impl LocalDataManager {
             return u16::from(job.some_restored);
         };
         let epoch = fragment.last_change(row, &self.transactions);
-        CopiedRow { epoch, row: row.0, key: fragment.key(row), image }.encode(rows);
+        CopiedRow { epoch, row: row.0, key: &fragment.key(row), image }.encode(rows);
         1
     }
 

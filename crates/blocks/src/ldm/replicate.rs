@@ -208,7 +208,7 @@ impl LocalDataManager {
         }
         let fragment = match table.fragment(row.partition) {
             Some(_) => table.fragment_mut(row.partition).ok_or(ErrorCode::Internal)?,
-            None => table.make_fragment(row.partition, &self.memory)?,
+            None => table.make_fragment(row.partition, &self.memory, self.secret)?,
         };
         let slot = RowId(row.row);
         let place = (row.table, row.partition, slot);

@@ -524,7 +524,7 @@ impl LocalDataManager {
             table.schema.layout().check(image).map_err(named)?;
         }
         if table.fragment(partition).is_none() {
-            table.make_fragment(partition, &memory).map_err(named)?.drop_indexes();
+            table.make_fragment(partition, &memory, self.secret).map_err(named)?.drop_indexes();
         }
         let fragment = table.fragment_mut(partition).ok_or_else(|| named(ErrorCode::Internal))?;
         let secret = &self.secret;

@@ -7,7 +7,7 @@ use apus_signal::{
     epoch::Moment,
     scan::{AGGREGATES_MAX, Aggregate, AggregateFunction, ScanConf, ScanReq},
 };
-use apus_storage::{Fragment, LockMode, Locks, RowId};
+use apus_storage::{EntryKey, Fragment, LockMode, Locks, RowId, RowKey};
 use apus_types::{Epoch, ErrorCode, PartitionId, RowLayout, Value, filter::Filter};
 
 use super::{
@@ -135,8 +135,20 @@ impl Totals {
 pub(super) struct Stream<'f> {
     fragment: &'f Fragment,
     entries: apus_storage::FragmentScan<'f>,
-    next: Option<(&'f [u8], RowId)>,
+    next: Option<(EntryKey<'f>, RowId)>,
+    /// The key of the next entry, if there are other streams to compare it with.
+    key: Option<RowKey<'f>>,
     primary: bool,
+}
+
+impl<'f> Stream<'f> {
+    #[inline]
+    fn advance(&mut self, alone: bool) {
+        self.next = self.entries.next();
+        if !alone {
+            self.key = self.next.map(|(entry, row)| self.fragment.entry_key_of(entry, row));
+        }
+    }
 }
 
 struct Page {
@@ -220,11 +232,11 @@ impl LocalDataManager {
         let mut streams = empty_streams(std::mem::take(&mut self.scratch.streams));
         for partition in req.partitions() {
             let fragment = table.fragment(partition).ok_or(ErrorCode::WrongView)?;
-            let mut entries =
-                fragment.scan(req.index, req.low, req.high, req.reverse).ok_or(ErrorCode::IndexNotFound)?;
-            let next = entries.next();
-            streams.push(Stream { fragment, entries, next, primary: is_primary(partition) });
+            let entries = fragment.scan(req.index, req.low, req.high, req.reverse).ok_or(ErrorCode::IndexNotFound)?;
+            streams.push(Stream { fragment, entries, next: None, key: None, primary: is_primary(partition) });
         }
+        let alone = streams.len() == 1;
+        streams.iter_mut().for_each(|stream| stream.advance(alone));
         let visibility = Visibility {
             locks: &self.locks,
             transactions: &self.transactions,
@@ -238,7 +250,7 @@ impl LocalDataManager {
             false => Moment::NONE,
         };
         let mut page = Page { count: 0, more: false, moment, examined: 0 };
-        let mut last: &[u8] = &[];
+        let mut last = None;
         let (scratch, tested) = (&mut self.scratch.image, &mut self.scratch.tested);
         if totals.are_known() {
             totals.counts = [streams.iter().map(|s| s.fragment.row_count()).sum(); AGGREGATES_MAX];
@@ -253,10 +265,10 @@ impl LocalDataManager {
                 page.more = true;
                 break;
             }
-            stream.next = stream.entries.next();
+            stream.advance(alone);
             page.examined += 1 + filter.cost();
-            last = entry;
             let fragment = stream.fragment;
+            last = Some((fragment, entry, row));
             if req.snapshot.0 == 0 {
                 let standing = fragment.writer(row).map_or(Standing::Open, |writer| self.transactions.standing(writer));
                 let is_incomplete = fragment.incomplete(row) > 0 || standing == Standing::Decided;
@@ -280,8 +292,8 @@ impl LocalDataManager {
                 totals.add(table.schema.layout(), image)?;
                 continue;
             }
-            let key = if req.with_keys { entry } else { &[] };
-            ScanConf::push_row(rows, key, |out| match &projection {
+            let key = req.with_keys.then(|| fragment.entry_key_of(entry, row));
+            ScanConf::push_row(rows, key.as_deref().unwrap_or_default(), |out| match &projection {
                 None => out.extend_from_slice(image),
                 Some(p) => table.schema.layout().project(image, &p.0, &p.1, out),
             });
@@ -291,8 +303,8 @@ impl LocalDataManager {
             ScanConf::push_row(rows, &[], |out| totals.encode(out));
             page.count = 1;
         }
-        if page.more {
-            resume.extend_from_slice(last);
+        if let Some((fragment, entry, row)) = last.filter(|_| page.more) {
+            resume.extend_from_slice(&fragment.entry_key_of(entry, row));
         }
         self.scratch.streams = empty_streams(streams);
         self.scratch.ranges = filter.into_memory();
@@ -308,9 +320,12 @@ fn empty_streams<'f>(mut streams: Vec<Stream<'_>>) -> Vec<Stream<'f>> {
 
 /// The stream whose next entry comes first.
 fn first_stream(streams: &[Stream<'_>], reverse: bool) -> Option<usize> {
+    if let [stream] = streams {
+        return stream.next.map(|_| 0);
+    }
     let mut best: Option<(usize, &[u8])> = None;
     for (i, stream) in streams.iter().enumerate() {
-        let Some((entry, _)) = stream.next else { continue };
+        let Some(entry) = stream.key.as_deref() else { continue };
         let better = match best {
             None => true,
             Some((_, so_far)) => (entry < so_far) != reverse,

@@ -13,6 +13,7 @@ use apus_signal::{
 use apus_storage::{Fragment, MemoryManager, PAGE_ROWS, RowId};
 use apus_types::{
     Epoch, ErrorCode, IndexDef, IndexNo, IndexState, PartitionId, RowLayout, TableId, TableSchema,
+    hash::SecretHash,
     planted::{Bug, planted},
     rules,
     schema::Durability,
@@ -124,6 +125,7 @@ impl Table {
         &mut self,
         partition: PartitionId,
         memory: &Arc<MemoryManager>,
+        secret: SecretHash,
     ) -> Result<&mut Fragment, ErrorCode> {
         let at = usize::from(partition.0);
         if self.fragments.len() <= at {
@@ -132,6 +134,7 @@ impl Table {
         let slot = &mut self.fragments[at];
         if slot.is_none() {
             let mut fragment = Box::new(Fragment::new(self.schema.clone(), partition, memory)?);
+            fragment.hash_by(secret);
             for index in &self.schema.indexes {
                 fragment.add_index(index.no);
             }
@@ -385,7 +388,7 @@ impl LocalDataManager {
         };
         for p in (0..self.view.partition_count()).map(PartitionId) {
             if self.view.instance(p) == self.me.instance && self.view.chain(p).contains(self.me.node) {
-                table.make_fragment(p, &self.memory)?;
+                table.make_fragment(p, &self.memory, self.secret)?;
             }
         }
         let partitions: Vec<PartitionId> = table.fragments().filter(|(_, f)| !f.is_empty()).map(|(p, _)| p).collect();

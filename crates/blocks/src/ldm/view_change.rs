@@ -201,7 +201,7 @@ impl LocalDataManager {
                 redo.fragment_gone(ctx);
             }
             for p in (0..view.partition_count()).map(PartitionId).filter(|&p| mine(p)) {
-                if table.make_fragment(p, memory).is_err() {
+                if table.make_fragment(p, memory, self.secret).is_err() {
                     break; // made again, or refused, with the first row
                 }
             }
@@ -316,7 +316,7 @@ impl LocalDataManager {
                 table: entry.table,
                 schema_version: table.schema.version,
                 row: entry.row.0,
-                key: fragment.key(entry.row),
+                key: &fragment.key(entry.row),
                 image: fragment.newest(entry.row),
             };
             row.encode(&mut rows);

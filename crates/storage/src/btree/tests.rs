@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use super::*;
+use super::{slab::CHUNK, *};
+use crate::row_key::RowKey;
 
 struct Random(u64);
 
@@ -16,8 +17,26 @@ impl Random {
 }
 
 type Model = BTreeMap<Vec<u8>, u32>;
+
+/// The key of each row.
+#[derive(Default)]
+struct Rows(Vec<Vec<u8>>);
+
+impl RowKeys for Rows {
+    fn key(&self, row: u32) -> RowKey<'_> {
+        RowKey::stored(&self.0[row as usize])
+    }
+}
+
+impl Rows {
+    fn add(&mut self, row: u32, key: &[u8]) {
+        self.0.resize(self.0.len().max(row as usize + 1), Vec::new());
+        self.0[row as usize] = key.to_vec();
+    }
+}
+
 /// Makes the key of step `.1`.
-type Keys = fn(&mut Random, u64) -> Vec<u8>;
+type MadeKeys = fn(&mut Random, u64) -> Vec<u8>;
 
 /// Some bytes of a fill, then a number below a limit.
 fn filled(random: &mut Random, fill: u8, lengths: &[usize], limit: u64) -> Vec<u8> {
@@ -34,14 +53,19 @@ fn bound<'k>(random: &mut Random, key: &'k [u8]) -> Bound<&'k [u8]> {
     }
 }
 
-fn check_range(tree: &BTree, model: &Model, low: Bound<&[u8]>, high: Bound<&[u8]>, limit: usize) {
+fn check_range(tree: &BTree, rows: &Rows, model: &Model, low: Bound<&[u8]>, high: Bound<&[u8]>, limit: usize) {
     if crossed(low, high) {
-        assert!(tree.range(low, high, false).next().is_none() && tree.range(low, high, true).next().is_none());
+        assert!([false, true].into_iter().all(|reverse| tree.range(rows, low, high, reverse).next().is_none()));
         return;
     }
     let wanted = || model.range::<[u8], _>((low, high)).map(|(key, row)| (key.as_slice(), *row));
-    assert!(tree.range(low, high, false).take(limit).eq(wanted().take(limit)), "{low:?} {high:?}");
-    assert!(tree.range(low, high, true).take(limit).eq(wanted().rev().take(limit)), "{low:?} {high:?} reverse");
+    let found = |reverse| {
+        tree.range(rows, low, high, reverse)
+            .map(|(key, row)| (if tree.bare { rows.0[row as usize].as_slice() } else { key }, row))
+            .take(limit)
+    };
+    assert!(found(false).eq(wanted().take(limit)), "{low:?} {high:?}");
+    assert!(found(true).eq(wanted().rev().take(limit)), "{low:?} {high:?} reverse");
 }
 
 fn leaves(tree: &BTree) -> impl Iterator<Item = u32> {
@@ -50,52 +74,55 @@ fn leaves(tree: &BTree) -> impl Iterator<Item = u32> {
 }
 
 /// Phases of mostly inserts and mostly removes against the model, then down to nothing.
-fn model_test(seed: u64, keys: Keys, steps: u64) {
+fn model_test(seed: u64, keys: MadeKeys, steps: u64, bare: bool) {
     let mut random = Random(seed);
-    let (mut tree, mut model) = (BTree::new(), Model::new());
+    let (mut tree, mut model, mut rows) = (BTree::with_leaves(bare), Model::new(), Rows::default());
     for step in 0..steps {
         let key = keys(&mut random, step);
+        rows.add(step as u32, &key);
         let growing = (step / 8_000) % 3 != 2;
         match random.below(10) {
-            0 => assert_eq!(tree.get(&key), model.get(&key).copied()),
+            0 => assert_eq!(tree.get(&rows, &key), model.get(&key).copied()),
             1 if step % 16 == 0 => {
                 let other = keys(&mut random, step);
                 let (low, high) = (bound(&mut random, &key), bound(&mut random, &other));
-                check_range(&tree, &model, low, high, 500);
+                check_range(&tree, &rows, &model, low, high, 500);
             }
-            2..6 if growing => assert_eq!(tree.insert(&key, step as u32), model.insert(key, step as u32).is_none()),
+            2..6 if growing => {
+                assert_eq!(tree.insert(&rows, &key, step as u32), model.insert(key, step as u32).is_none())
+            }
             2..9 if !growing => {
                 let near = model.range(key..).next().map_or(vec![], |(key, _)| key.clone());
-                assert_eq!(tree.remove(&near), model.remove(&near));
+                assert_eq!(tree.remove(&rows, &near), model.remove(&near));
             }
-            6 => assert_eq!(tree.remove(&key), model.remove(&key)),
-            _ => assert_eq!(tree.insert(&key, step as u32), model.insert(key, step as u32).is_none()),
+            6 => assert_eq!(tree.remove(&rows, &key), model.remove(&key)),
+            _ => assert_eq!(tree.insert(&rows, &key, step as u32), model.insert(key, step as u32).is_none()),
         }
         assert_eq!(tree.len(), model.len());
         if step % 1000 == 0 {
-            tree.verify().unwrap();
+            tree.verify(&rows).unwrap();
         }
     }
     let used: usize = leaves(&tree).map(|id| tree.nodes[id].used()).sum();
     assert!(used * 3 > leaves(&tree).count() * PAGE, "leaves less than a third full");
-    check_range(&tree, &model, Bound::Unbounded, Bound::Unbounded, 2_000_000);
+    check_range(&tree, &rows, &model, Bound::Unbounded, Bound::Unbounded, 2_000_000);
     let bytes = tree.bytes();
     while !model.is_empty() {
         let key = keys(&mut random, steps);
         let near = model.range(key..).chain(&model).next().map_or(vec![], |(key, _)| key.clone());
-        assert_eq!(tree.remove(&near), model.remove(&near));
+        assert_eq!(tree.remove(&rows, &near), model.remove(&near));
         if model.len() % 1000 == 0 {
-            tree.verify().unwrap();
+            tree.verify(&rows).unwrap();
         }
     }
-    tree.verify().unwrap();
+    tree.verify(&rows).unwrap();
     assert!(tree.is_empty() && tree.height == 1 && tree.nodes.len() == 1 && tree.long_bytes == 0);
-    assert!(tree.bytes() <= bytes + bytes / 8);
+    assert!(tree.bytes() < bytes / 4 + 3 * CHUNK * size_of::<Node>(), "{} of {bytes} bytes stay", tree.bytes());
 }
 
 #[test]
 fn agrees_with_a_sorted_map() {
-    let tests: [(Keys, u64); 7] = [
+    let tests: [(MadeKeys, u64); 7] = [
         (|random, _| (0..random.below(7)).map(|_| [0, 0, 1, 255][random.below(4) as usize]).collect(), 200_000),
         (|random, _| random.below(20_000).to_be_bytes().to_vec(), 200_000),
         (|random, _| filled(random, b'p', &[0, 3, 20, 90, 100], 3_000), 200_000),
@@ -105,7 +132,8 @@ fn agrees_with_a_sorted_map() {
         (|random, step| (u64::MAX - step + random.below(200).min(step)).to_be_bytes().to_vec(), 200_000),
     ];
     for (seed, (keys, steps)) in (1..).zip(tests) {
-        model_test(seed, keys, steps);
+        model_test(seed, keys, steps, false);
+        model_test(seed + 100, keys, steps / 4, true);
     }
 }
 
@@ -114,9 +142,9 @@ fn sequential_load_fills_the_leaves() {
     for descending in [false, true] {
         let mut tree = BTree::new();
         for step in 0..100_000u64 {
-            assert!(tree.insert(&(if descending { u64::MAX - step } else { step }).to_be_bytes(), step as u32));
+            assert!(tree.insert(&(), &(if descending { u64::MAX - step } else { step }).to_be_bytes(), step as u32));
         }
-        tree.verify().unwrap();
+        tree.verify(&()).unwrap();
         assert!(tree.bytes() < 100_000 * 27, "{}", tree.bytes());
         let ends = (tree.first().unwrap().1, tree.last().unwrap().1);
         assert_eq!(ends, if descending { (99_999, 0) } else { (0, 99_999) });
@@ -128,27 +156,46 @@ fn sequential_load_fills_the_leaves() {
 fn freed_nodes_are_used_again() {
     let (mut tree, mut most) = (BTree::new(), 0);
     for step in 0..200_000u64 {
-        tree.insert(&step.to_be_bytes(), 0);
+        tree.insert(&(), &step.to_be_bytes(), 0);
         if step >= 10_000 {
-            assert_eq!(tree.remove(&(step - 10_000).to_be_bytes()), Some(0));
+            assert_eq!(tree.remove(&(), &(step - 10_000).to_be_bytes()), Some(0));
         }
         if step == 30_000 {
             most = tree.bytes();
         }
     }
-    tree.verify().unwrap();
-    assert_eq!((tree.len(), tree.bytes()), (10_000, most));
+    tree.verify(&()).unwrap();
+    assert!(tree.len() == 10_000 && tree.bytes() <= most + 2 * CHUNK * size_of::<Node>(), "{} {most}", tree.bytes());
 }
 
 #[test]
 fn keys_that_differ_in_trailing_zeros() {
     let mut tree = BTree::new();
     for len in (0..300usize).rev() {
-        assert!(tree.insert(&vec![0; len], len as u32));
+        assert!(tree.insert(&(), &vec![0; len], len as u32));
     }
-    tree.verify().unwrap();
-    assert!((0..300).all(|len| tree.get(&vec![0; len]) == Some(len as u32)));
-    assert!(tree.range(Bound::Unbounded, Bound::Unbounded, false).map(|(_, row)| row).eq(0..300));
-    assert!(!tree.insert(&[], 7));
-    assert_eq!((tree.get(&[]), tree.remove(&[]), tree.remove(&[])), (Some(7), Some(7), None));
+    tree.verify(&()).unwrap();
+    assert!((0..300).all(|len| tree.get(&(), &vec![0; len]) == Some(len as u32)));
+    assert!(tree.range(&(), Bound::Unbounded, Bound::Unbounded, false).map(|(_, row)| row).eq(0..300));
+    assert!(!tree.insert(&(), &[], 7));
+    assert_eq!((tree.get(&(), &[]), tree.remove(&(), &[]), tree.remove(&(), &[])), (Some(7), Some(7), None));
+}
+
+/// Without keys: 12 bytes and little else for each of them, in order and in none, and also where keys begin alike.
+#[test]
+fn leaves_without_keys_are_small() {
+    for (prefix, most) in [("", 13), ("a prefix of many bytes, that all keys share", 14)] {
+        for random in [false, true] {
+            let (mut tree, mut rows, mut drawn) = (BTree::without_keys(), Rows::default(), Random(5));
+            for step in 0..100_000u64 {
+                let number = if random { drawn.below(u64::MAX) } else { step };
+                let key = [prefix.as_bytes(), &number.to_be_bytes()].concat();
+                rows.add(step as u32, &key);
+                assert!(tree.insert(&rows, &key, step as u32));
+            }
+            tree.verify(&rows).unwrap();
+            let most = if random { most * 3 / 2 } else { most };
+            assert!(tree.bytes() < 100_000 * most, "{} bytes, random: {random}", tree.bytes());
+        }
+    }
 }

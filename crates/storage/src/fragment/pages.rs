@@ -65,7 +65,7 @@ impl Fragment {
             if self.last_change(row, &()) > epoch {
                 return Ok(());
             }
-            if image.is_none() || self.key(row) != key {
+            if image.is_none() || !self.has_key(row, key) {
                 self.push_pending(row, None, 0)?;
                 self.commit(row, epoch, epoch);
                 self.reclaim(row);

@@ -4,6 +4,12 @@
 //! has the same [`RowId`] wherever it is, and what names a row by it (a copied row, a log, a checkpoint) means the same on
 //! each node.
 //!
+//! **8 bytes.** A slot has the name of a record. The record is the row's newest version, or, of a row that has none (it is being inserted, or was
+//! deleted and is still locked), a *bare* one that is there for its key. The lock word, the count of changes that are not complete and the place in a list of kept rows are nothing
+//! for most rows at most times. A row that has one of them is *active*: they are in an entry of a table beside the slots, the name of the record with them, and the slot
+//! names the entry. A row becomes active with its first lock, and is looked at when something of it ends ([`Slots::settle`]). The table has an entry for each lock and each kept version at
+//! most, which were paid for with memory before, so it is never refused any.
+//!
 //! Free slots are found in a tree of bitmaps: a bit of a level says whether its word in the level below has a bit set. A slot that no row has may still
 //! be counted for (`incomplete`) or listed to be visited (`kept_next`), because a replica has given up its row early
 //! ([`crate::Fragment::evict`]); the next row of the slot takes both over.
@@ -16,41 +22,98 @@ use crate::{
     record::RecRef,
 };
 
-pub const INLINE_KEY: usize = 16;
 /// Slots of a page: what a checkpoint writes as a whole.
 pub const CHUNK: usize = 256;
 /// Slots of a fragment. The numbers above are marks in lists of rows.
 const SLOTS_MAX: u32 = u32::MAX - 1024;
+/// Chunks of the table of active rows that are given back at a time.
+const CHUNKS_BACK: usize = 4;
 
-#[derive(Clone, Copy, Debug)]
-pub struct Slot {
-    pub head: RecRef,
-    pub lock: u32,
-    pub incomplete: u32,
-    pub hash: u64,
-    /// The key, or the record that holds it (little-endian, in the first 8 bytes) when it is longer.
-    pub key: [u8; INLINE_KEY],
-    pub key_length: u16,
-    /// The next row in the same bucket of [`super::versions::Kept`], or that there is none, or that the row is in no bucket.
-    pub kept_next: u32,
-    pub used: bool,
+/// In the name of a record: it is no version.
+const BARE: u64 = 1 << 62;
+/// In a slot: it names an entry of the table of active rows.
+const ACTIVE: u64 = 1 << 61;
+
+/// A record, with [`BARE`]; or [`ACTIVE`] and an entry; or nothing.
+type Slot = u64;
+
+static FREE: Slot = 0;
+
+/// What a row has for a while.
+#[derive(Clone, Copy, PartialEq, Debug)]
+struct Active {
+    /// The record, as in a slot that is not active.
+    record: u64,
+    lock: u32,
+    incomplete: u32,
+    /// The next row in the same bucket of [`super::versions::Kept`], or that there is none, or that the row is in no bucket. Of a free entry: the next free one.
+    kept_next: u32,
 }
 
-pub const FREE: Slot = Slot {
-    head: RecRef::NONE,
-    lock: 0,
-    incomplete: 0,
-    hash: 0,
-    key: [0; INLINE_KEY],
-    key_length: 0,
-    kept_next: NOT_KEPT,
-    used: false,
-};
-const _: () = assert!(size_of::<Slot>() == 48);
+const IDLE: Active = Active { record: 0, lock: 0, incomplete: 0, kept_next: NOT_KEPT };
+
+#[derive(Default)]
+struct Actives {
+    chunks: Vec<Box<[Active; CHUNK]>>,
+    /// Entries that were used since the table was last empty.
+    fresh: u32,
+    /// The first free one of them, plus one.
+    free: u32,
+    used: u32,
+}
+
+impl Actives {
+    #[inline]
+    fn get(&self, entry: u32) -> &Active {
+        &self.chunks[entry as usize / CHUNK][entry as usize % CHUNK]
+    }
+    #[inline]
+    fn get_mut(&mut self, entry: u32) -> &mut Active {
+        &mut self.chunks[entry as usize / CHUNK][entry as usize % CHUNK]
+    }
+    fn add(&mut self, record: u64, memory: &MemoryManager) -> u32 {
+        let entry = match self.free {
+            0 => {
+                if self.fresh as usize == self.chunks.len() * CHUNK {
+                    memory.account_anyway(Region::Data, CHUNK * size_of::<Active>());
+                    self.chunks.push(Box::new([IDLE; CHUNK]));
+                }
+                self.fresh += 1;
+                self.fresh - 1
+            }
+            next => {
+                self.free = self.get(next - 1).kept_next;
+                next - 1
+            }
+        };
+        self.used += 1;
+        *self.get_mut(entry) = Active { record, ..IDLE };
+        entry
+    }
+    fn remove(&mut self, entry: u32, memory: &MemoryManager) {
+        assert!(self.used > 0 && entry < self.fresh, "entry {entry} of {} active rows ends", self.used);
+        self.used -= 1;
+        self.get_mut(entry).kept_next = self.free;
+        self.free = entry + 1;
+        if self.used == 0 {
+            (self.free, self.fresh) = (0, 0);
+            for _ in 0..CHUNKS_BACK.min(self.chunks.len().saturating_sub(1)) {
+                self.chunks.pop();
+                memory.unaccount(Region::Data, CHUNK * size_of::<Active>());
+            }
+        }
+    }
+}
 
 #[derive(Default)]
 pub struct Slots {
-    chunks: Vec<Box<[Slot; CHUNK]>>,
+    /// `None`: no row has a slot of it.
+    chunks: Vec<Option<Box<[Slot; CHUNK]>>>,
+    /// Of each chunk: its slots that rows have, those made for a row to come among them.
+    taken: Vec<u16>,
+    /// A chunk that was left by its last row, and is kept for the next one.
+    kept: Option<u32>,
+    present: usize,
     /// Of each chunk: the round in which a row of it got its newest committed version.
     changed: Vec<u32>,
     /// The one that changes are of now.
@@ -58,6 +121,7 @@ pub struct Slots {
     /// Slots that a row has or had.
     reached: u32,
     free: Bits,
+    actives: Actives,
 }
 
 impl Slots {
@@ -66,16 +130,131 @@ impl Slots {
         self.reached
     }
     pub fn bytes(&self) -> usize {
-        self.chunks.len() * CHUNK * size_of::<Slot>()
+        self.present * CHUNK * size_of::<Slot>() + self.actives.chunks.len() * CHUNK * size_of::<Active>()
     }
     #[inline]
-    pub fn get(&self, row: RowId) -> &Slot {
-        &self.chunks[row.0 as usize / CHUNK][row.0 as usize % CHUNK]
+    fn slot(&self, row: RowId) -> &Slot {
+        match &self.chunks[row.0 as usize / CHUNK] {
+            Some(chunk) => &chunk[row.0 as usize % CHUNK],
+            None => &FREE,
+        }
     }
     #[inline]
-    pub fn get_mut(&mut self, row: RowId) -> &mut Slot {
-        &mut self.chunks[row.0 as usize / CHUNK][row.0 as usize % CHUNK]
+    fn slot_mut(&mut self, row: RowId) -> &mut Slot {
+        let chunk = self.chunks[row.0 as usize / CHUNK].as_mut().expect("a slot that no row has");
+        &mut chunk[row.0 as usize % CHUNK]
     }
+    /// Where the slot is, for a prefetch.
+    #[inline]
+    pub fn place(&self, row: RowId) -> &u64 {
+        self.slot(row)
+    }
+    #[inline]
+    fn active(&self, row: RowId) -> Option<&Active> {
+        let word = *self.slot(row);
+        (word & ACTIVE != 0).then(|| self.actives.get(word as u32))
+    }
+    /// The entry of a row, made if there is none.
+    #[inline]
+    fn active_mut(&mut self, row: RowId, memory: &MemoryManager) -> &mut Active {
+        let word = *self.slot(row);
+        let entry = match word & ACTIVE {
+            0 => {
+                let entry = self.actives.add(word, memory);
+                *self.slot_mut(row) = ACTIVE | u64::from(entry);
+                entry
+            }
+            _ => word as u32,
+        };
+        self.actives.get_mut(entry)
+    }
+    /// The row has nothing any more that an entry is for, perhaps.
+    #[inline]
+    pub fn settle(&mut self, row: RowId, memory: &MemoryManager) {
+        let word = *self.slot(row);
+        if word & ACTIVE != 0 {
+            let entry = *self.actives.get(word as u32);
+            if entry == (Active { record: entry.record, ..IDLE }) {
+                *self.slot_mut(row) = entry.record;
+                self.actives.remove(word as u32, memory);
+            }
+        }
+    }
+    #[inline]
+    fn record(&self, row: RowId) -> u64 {
+        let word = *self.slot(row);
+        if word & ACTIVE == 0 { word } else { self.actives.get(word as u32).record }
+    }
+    #[inline]
+    fn set_record(&mut self, row: RowId, record: u64) {
+        let word = *self.slot(row);
+        match word & ACTIVE {
+            0 => *self.slot_mut(row) = record,
+            _ => self.actives.get_mut(word as u32).record = record,
+        }
+    }
+
+    /// The newest version; none of a row that has only a key, and of a free slot.
+    #[inline]
+    pub fn head(&self, row: RowId) -> RecRef {
+        let record = self.record(row);
+        if record & BARE == 0 { RecRef(record) } else { RecRef::NONE }
+    }
+    /// The record that has the row's key; none of a free slot, and of a row that was just made.
+    #[inline]
+    pub fn holder(&self, row: RowId) -> RecRef {
+        RecRef(self.record(row) & !BARE)
+    }
+    #[inline]
+    pub fn set_head(&mut self, row: RowId, head: RecRef) {
+        assert!(!head.is_none(), "row {row:?} would be without a record");
+        self.set_record(row, head.0);
+    }
+    /// The row has no version any more; what was the newest stays for its key.
+    pub fn bare(&mut self, row: RowId) {
+        let record = self.record(row);
+        assert!(record != 0, "row {row:?} does not exist and is bare");
+        self.set_record(row, record | BARE);
+    }
+    /// A row has the slot from now on, without a version; `record` has its key, if any has.
+    #[inline]
+    pub fn fill(&mut self, row: RowId, record: RecRef) {
+        assert!(self.record(row) == 0, "slot {row:?} is not free");
+        self.set_record(row, record.0 | BARE);
+    }
+    #[inline]
+    pub fn lock(&self, row: RowId) -> u32 {
+        self.active(row).map_or(0, |active| active.lock)
+    }
+    #[inline]
+    pub fn lock_mut(&mut self, row: RowId, memory: &MemoryManager) -> &mut u32 {
+        &mut self.active_mut(row, memory).lock
+    }
+    #[inline]
+    pub fn incomplete(&self, row: RowId) -> u32 {
+        self.active(row).map_or(0, |active| active.incomplete)
+    }
+    #[inline]
+    pub fn incomplete_mut(&mut self, row: RowId, memory: &MemoryManager) -> &mut u32 {
+        &mut self.active_mut(row, memory).incomplete
+    }
+    #[inline]
+    pub fn kept_next(&self, row: RowId) -> u32 {
+        self.active(row).map_or(NOT_KEPT, |active| active.kept_next)
+    }
+    /// Sets it, and gives what it was.
+    pub fn set_kept_next(&mut self, row: RowId, next: u32, memory: &MemoryManager) -> u32 {
+        let before = std::mem::replace(&mut self.active_mut(row, memory).kept_next, next);
+        self.settle(row, memory);
+        before
+    }
+
+    /// No lock, nothing incomplete, no visit to come, and no entry for them ([`Slots::settle`]).
+    #[inline]
+    pub fn is_idle(&self, row: RowId) -> bool {
+        *self.slot(row) & ACTIVE == 0
+    }
+
     /// Changes are of this round from now on.
     pub fn begin_round(&mut self, round: u32) {
         self.round = round;
@@ -91,7 +270,7 @@ impl Slots {
     /// A row has this slot.
     #[inline]
     pub fn is_used(&self, row: RowId) -> bool {
-        row.0 < self.reached && self.get(row).used
+        row.0 < self.reached && self.record(row) != 0
     }
 
     /// Takes the lowest free slot.
@@ -115,12 +294,22 @@ impl Slots {
         if row.0 >= SLOTS_MAX {
             return Err(ErrorCode::OutOfMemory);
         }
-        while self.chunks.len() <= row.0 as usize / CHUNK {
+        let at = row.0 as usize / CHUNK;
+        if self.chunks.get(at).is_none_or(Option::is_none) {
             if !memory.account(Region::Data, CHUNK * size_of::<Slot>(), true) {
                 return Err(ErrorCode::OutOfMemory);
             }
-            self.chunks.push(Box::new([FREE; CHUNK]));
-            self.changed.push(self.round);
+            while self.chunks.len() <= at {
+                self.chunks.push(None);
+                self.taken.push(0);
+                self.changed.push(self.round);
+            }
+            self.chunks[at] = Some(Box::new([FREE; CHUNK]));
+            self.present += 1;
+        }
+        self.taken[at] += 1;
+        if self.kept == Some(at as u32) {
+            self.kept = None;
         }
         if row.0 < self.reached {
             assert!(self.free.remove(row.0), "slot {} is given to two rows", row.0);
@@ -132,18 +321,46 @@ impl Slots {
     }
 
     /// The slot's row is gone.
-    pub fn give_back(&mut self, row: RowId) {
-        let slot = self.get_mut(row);
-        *slot = Slot { incomplete: slot.incomplete, kept_next: slot.kept_next, ..FREE };
+    pub fn give_back(&mut self, row: RowId, memory: &MemoryManager) {
+        assert!(self.lock(row) == 0, "the row of slot {row:?} is gone and locked");
+        self.set_record(row, 0);
+        self.settle(row, memory);
         self.free.insert(row.0);
+        let at = row.0 / CHUNK as u32;
+        self.taken[at as usize] -= 1;
+        if self.taken[at as usize] == 0
+            && let Some(before) = self.kept.replace(at)
+        {
+            self.drop_chunk(before as usize, memory);
+        }
+    }
+    /// Gives a chunk back that no row has a slot of, unless a row that is gone is still counted for or listed.
+    fn drop_chunk(&mut self, at: usize, memory: &MemoryManager) {
+        assert!(self.taken[at] == 0, "a chunk of {} slots in use is given back", self.taken[at]);
+        if self.chunks[at].take_if(|chunk| chunk.iter().all(|slot| *slot == 0)).is_some() {
+            self.present -= 1;
+            memory.unaccount(Region::Data, CHUNK * size_of::<Slot>());
+        }
     }
 
-    /// Every slot is used or free, never both.
+    /// Every slot is used or free, never both, and every entry of the table of active rows has its row.
     pub fn verify(&self) -> Result<(), String> {
-        match (0..self.reached).find(|&slot| self.free.contains(slot) == self.get(RowId(slot)).used) {
-            Some(slot) => Err(format!("slot {slot} is both free and used, or neither")),
-            None => Ok(()),
+        let rows = || (0..self.reached).map(RowId);
+        if let Some(row) = rows().find(|&row| self.free.contains(row.0) == self.is_used(row)) {
+            return Err(format!("slot {row:?} is both free and used, or neither"));
         }
+        let has_slot = |at: usize| (0..CHUNK).filter(|slot| self.is_used(RowId((at * CHUNK + slot) as u32))).count();
+        if let Some(at) = (0..self.chunks.len()).find(|&at| usize::from(self.taken[at]) != has_slot(at)) {
+            return Err(format!("chunk {at} has {} rows, {} are counted", has_slot(at), self.taken[at]));
+        }
+        if self.present != self.chunks.iter().flatten().count() {
+            return Err(format!("{} chunks of slots are counted", self.present));
+        }
+        let active = rows().filter(|&row| self.active(row).is_some()).count();
+        if active != self.actives.used as usize {
+            return Err(format!("{active} rows are active, {} entries are used", self.actives.used));
+        }
+        Ok(())
     }
 }
 
@@ -250,14 +467,83 @@ mod tests {
         let mut slots = Slots::default();
         for wanted in [700, 3, 0] {
             slots.take_at(RowId(wanted), &memory).unwrap();
-            slots.get_mut(RowId(wanted)).used = true;
+            slots.fill(RowId(wanted), RecRef(9));
         }
         slots.verify().unwrap();
         assert_eq!(slots.take(&memory).unwrap(), RowId(1), "the lowest that is free");
-        slots.get_mut(RowId(1)).used = true;
-        slots.give_back(RowId(0));
+        slots.fill(RowId(1), RecRef(9));
+        slots.give_back(RowId(0), &memory);
         slots.verify().unwrap();
         assert_eq!(slots.take(&memory).unwrap(), RowId(0));
         assert!(slots.take_at(RowId(u32::MAX), &memory).is_err(), "no slot has this number");
+        // Chunks that no row has a slot of go, but for one of them.
+        slots.fill(RowId(0), RecRef(9));
+        for row in 2..5 * CHUNK as u32 {
+            if !slots.is_used(RowId(row)) {
+                slots.take_at(RowId(row), &memory).unwrap();
+                slots.fill(RowId(row), RecRef(9));
+            }
+        }
+        let full = slots.bytes();
+        (0..5 * CHUNK as u32).for_each(|row| slots.give_back(RowId(row), &memory));
+        slots.verify().unwrap();
+        assert_eq!((slots.bytes(), slots.reached()), (full / 5, 5 * CHUNK as u32));
+        assert_eq!(memory.usage().map(|region| region.used).sum::<u64>(), slots.bytes() as u64);
+        assert_eq!(slots.take(&memory).unwrap(), RowId(0));
+    }
+
+    /// Rows come and go in the table of active rows as they are locked, counted for and listed, and it gives its memory back.
+    #[test]
+    fn rows_are_active_while_they_have_something() {
+        let (memory, rows, mut seed) = (MemoryManager::new(64 << 20), 20 * CHUNK as u32, 5u64);
+        let (mut slots, mut model) = (Slots::default(), vec![(0u32, 0u32, NOT_KEPT); rows as usize]);
+        for row in (0..rows).map(RowId) {
+            slots.take_at(row, &memory).unwrap();
+            slots.fill(row, RecRef(9));
+        }
+        let check = |slots: &Slots, row: RowId, (lock, incomplete, next): (u32, u32, u32)| {
+            assert_eq!((slots.lock(row), slots.incomplete(row), slots.kept_next(row)), (lock, incomplete, next));
+            assert_eq!((slots.holder(row), slots.head(row)), (RecRef(9), RecRef::NONE));
+        };
+        for step in 0..100_000u32 {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            let row = RowId((seed >> 40) as u32 % rows);
+            let (state, value) = (&mut model[row.0 as usize], if step < 50_000 { step } else { 0 });
+            match seed >> 62 {
+                0 => {
+                    *slots.lock_mut(row, &memory) = {
+                        state.0 = value;
+                        value
+                    }
+                }
+                1 => {
+                    *slots.incomplete_mut(row, &memory) = {
+                        state.1 = value;
+                        value
+                    }
+                }
+                _ => {
+                    let next = if value == 0 { NOT_KEPT } else { value };
+                    assert_eq!(slots.set_kept_next(row, next, &memory), std::mem::replace(&mut state.2, next));
+                }
+            }
+            slots.settle(row, &memory);
+            check(&slots, row, *state);
+        }
+        slots.verify().unwrap();
+        assert!(slots.actives.used > 0 && slots.actives.chunks.len() > 10);
+        for (row, state) in (0..).map(RowId).zip(&model) {
+            check(&slots, row, *state);
+            (*slots.lock_mut(row, &memory), *slots.incomplete_mut(row, &memory)) = (0, 0);
+            slots.set_kept_next(row, NOT_KEPT, &memory);
+        }
+        slots.verify().unwrap();
+        for _ in 0..10 {
+            *slots.lock_mut(RowId(3), &memory) = 1;
+            *slots.lock_mut(RowId(3), &memory) = 0;
+            slots.settle(RowId(3), &memory);
+        }
+        assert_eq!((slots.actives.used, slots.actives.chunks.len()), (0, 1));
+        assert_eq!(memory.usage().map(|region| region.used).sum::<u64>(), slots.bytes() as u64);
     }
 }

@@ -20,7 +20,7 @@ use crate::{
 /// Buckets of a fragment; a few epochs pass between a change and its completion.
 const BUCKETS: usize = 16;
 
-/// In [`super::Slot::kept_next`]: in no bucket; the last of its bucket.
+/// In the list of kept rows: in no bucket; the last of its bucket.
 pub(super) const NOT_KEPT: u32 = u32::MAX;
 const LAST: u32 = u32::MAX - 1;
 
@@ -72,7 +72,7 @@ impl Fragment {
     /// Without a pending version, and when the row was changed in a later epoch already.
     pub fn commit(&mut self, row: RowId, epoch: Epoch, horizon: Epoch) -> bool {
         self.trail.mark(Point::Commit);
-        let head = self.slot(row).head;
+        let head = self.slots.head(row);
         assert!(self.has_pending(row), "commit of a row without a pending version");
         self.slots.note_changed(row);
         let (tombstone, mut same) = (self.records.flags(head) & TOMBSTONE, self.has_entries_of_below(head));
@@ -97,11 +97,10 @@ impl Fragment {
             same &= as_next;
             at = previous;
         }
-        self.count_deleted(was_deleted, tombstone != 0 && (keep || self.slot(row).kept_next != NOT_KEPT));
+        self.count_deleted(was_deleted, tombstone != 0 && (keep || self.slots.kept_next(row) != NOT_KEPT));
         if !keep {
             if tombstone != 0 {
-                self.slot_mut(row).head = RecRef::NONE;
-                self.records.free(head);
+                self.slots.bare(row);
             }
             return false;
         }
@@ -109,14 +108,14 @@ impl Fragment {
     }
 
     fn note_kept(&mut self, row: RowId, epoch: Epoch) -> bool {
-        if self.slot(row).kept_next != NOT_KEPT {
+        if self.slots.kept_next(row) != NOT_KEPT {
             return false;
         }
         let is_first = self.kept.count == 0;
         assert!(epoch > Epoch(0), "row {row:?} is kept for snapshots below no epoch");
         let bucket = self.kept.bucket(epoch);
         let next = std::mem::replace(&mut bucket.1, row.0);
-        self.slot_mut(row).kept_next = next;
+        self.slots.set_kept_next(row, next, &self.memory);
         is_first
     }
 
@@ -136,7 +135,7 @@ impl Fragment {
             assert!(bucket.1 != LAST, "a bucket of kept rows is empty");
             let was_deleted = self.is_deleted(row);
             let is_used = self.slots.is_used(row);
-            let next = std::mem::replace(&mut self.slot_mut(row).kept_next, NOT_KEPT);
+            let next = self.slots.set_kept_next(row, NOT_KEPT, &self.memory);
             match self.kept.oldest() {
                 Some(bucket) if next != LAST => bucket.1 = next,
                 _ => self.kept.drop_oldest(),
@@ -152,7 +151,7 @@ impl Fragment {
     /// As [`Fragment::give_up_row`], of a row that a transaction has: its lock and its open changes stay, and the slot goes with its end. `false`: nothing is committed.
     pub fn give_up_committed(&mut self, row: RowId) -> bool {
         self.trail.mark(Point::Evict);
-        let (mut newer, mut at) = (RecRef::NONE, self.slot(row).head);
+        let (mut newer, mut at) = (RecRef::NONE, self.slots.head(row));
         while !at.is_none() && self.records.flags(at) & PENDING != 0 {
             newer = at;
             at = self.records.previous(at);
@@ -162,7 +161,7 @@ impl Fragment {
         }
         let (was_deleted, mut same) = (self.is_deleted(row), false);
         match newer.is_none() {
-            true => self.slot_mut(row).head = RecRef::NONE,
+            true => self.slots.bare(row),
             false => {
                 same = self.has_entries_of_below(newer);
                 self.records.set_previous(newer, RecRef::NONE);
@@ -183,7 +182,7 @@ impl Fragment {
     /// Frees what a snapshot at `horizon` does not see and no later one either.
     fn trim(&mut self, row: RowId, horizon: Epoch, was_deleted: bool) {
         self.trail.mark(Point::Collect);
-        let (mut newer, mut at) = (RecRef::NONE, self.slot(row).head);
+        let (mut newer, mut at) = (RecRef::NONE, self.slots.head(row));
         while !at.is_none() && (self.records.flags(at) & PENDING != 0 || self.records.epoch(at) > horizon) {
             newer = at;
             at = self.records.previous(at);
@@ -193,10 +192,12 @@ impl Fragment {
             self.records.set_previous(at, RecRef::NONE);
             if self.records.flags(at) & TOMBSTONE != 0 {
                 match newer.is_none() {
-                    true => self.slot_mut(row).head = RecRef::NONE,
-                    false => self.records.set_previous(newer, RecRef::NONE),
+                    true => self.slots.bare(row),
+                    false => {
+                        self.records.set_previous(newer, RecRef::NONE);
+                        self.records.free(at);
+                    }
                 }
-                self.records.free(at);
             }
             while !old.is_none() {
                 let (previous, as_next) = (self.records.previous(old), self.has_entries_of_below(old));
@@ -216,12 +217,12 @@ impl Fragment {
     }
 
     fn newest_committed(&self, row: RowId) -> RecRef {
-        self.below_pending(self.slot(row).head)
+        self.below_pending(self.slots.head(row))
     }
     /// The newest committed version is a delete, kept for snapshots, or there is none any more and the slot stays until it is visited.
     pub(super) fn is_deleted(&self, row: RowId) -> bool {
         let newest = self.newest_committed(row);
-        if newest.is_none() { self.slot(row).kept_next != NOT_KEPT } else { self.is_tombstone(newest) }
+        if newest.is_none() { self.slots.kept_next(row) != NOT_KEPT } else { self.is_tombstone(newest) }
     }
     pub(super) fn count_deleted(&mut self, before: bool, after: bool) {
         assert!(self.deleted >= u64::from(before), "more deleted rows go than there are");
@@ -244,7 +245,7 @@ impl Fragment {
                     return Err(format!("row {at} is kept and does not exist"));
                 }
                 listed += 1;
-                at = self.slot(RowId(at)).kept_next;
+                at = self.slots.kept_next(RowId(at));
             }
         }
         let (mut marked, mut deleted) = (0, 0);
@@ -252,7 +253,7 @@ impl Fragment {
             let newest = self.newest_committed(row);
             let needs = !newest.is_none() && (!self.records.previous(newest).is_none() || self.is_tombstone(newest));
             deleted += u64::from(self.slots.is_used(row) && self.is_deleted(row));
-            let is_marked = self.slot(row).kept_next != NOT_KEPT;
+            let is_marked = self.slots.kept_next(row) != NOT_KEPT;
             marked += u32::from(is_marked);
             if needs && !is_marked {
                 return Err(format!("row {row:?} has old versions and is not listed"));

@@ -1,0 +1,176 @@
+//! Primary keys that are not stored, because they can be made from the image of the row.
+//!
+//! The key is in the image already, as columns. Where these are integers, times or bytes without a collation, the encoded key is made from them in some
+//! tens of instructions, and compared with another one without being made. A record says whether its key is stored, so whatever cannot
+//! be made is right, too: keys with texts, long ones, deletes, rows that have no version, and images of which a client claims another key.
+
+use apus_types::{ColumnType, RowLayout, TableSchema, schema::HIDDEN_KEY_COLUMN};
+
+use crate::row_key::{MADE_MAX, RowKey};
+
+#[derive(Clone, Copy)]
+pub(super) struct Part {
+    column: u16,
+    /// Where a number is in rows of the newest form.
+    at: u16,
+    /// Bytes of a column that is a little-endian number in the row and a big-endian one in the key; 0: it is bytes.
+    width: u8,
+    /// The number has a sign, whose bit is the other way round in the key.
+    signed: bool,
+}
+
+impl Part {
+    #[inline]
+    fn raw<'r>(&self, layout: &'r RowLayout, image: &'r [u8]) -> &'r [u8] {
+        if self.width == 0 || !layout.is_newest(image) {
+            return layout.raw(image, self.column);
+        }
+        let at = usize::from(self.at);
+        image.get(at..at + usize::from(self.width)).unwrap_or_default()
+    }
+    #[inline]
+    fn turn(&self) -> u8 {
+        u8::from(self.signed) << 7
+    }
+}
+
+/// How keys of a table are made.
+pub(super) enum Keys {
+    /// They are not.
+    Stored,
+    /// They are the bytes of a column as they are.
+    Column(u16),
+    Parts(Vec<Part>),
+}
+
+impl Keys {
+    pub fn new(schema: &TableSchema) -> Keys {
+        if schema.is_hidden_index() {
+            return Keys::Column(HIDDEN_KEY_COLUMN);
+        }
+        let part = |column: &u16| {
+            let definition = schema.columns.get(usize::from(*column))?;
+            let ty = definition.ty.stored();
+            let (width, signed) = match ty {
+                _ if definition.nullable => return None,
+                ColumnType::Int { bits, unsigned } => (bits / 8, !unsigned),
+                ColumnType::Year => (2, false),
+                ColumnType::Date => (4, false),
+                ColumnType::DateTime { .. } => (8, false),
+                ColumnType::Timestamp { .. } | ColumnType::Time { .. } => (8, true),
+                _ if ty.fixed_bytes().is_none() && ty.collation().is_none() => (0, false),
+                _ => return None,
+            };
+            let at = match width {
+                0 => 0,
+                _ => u16::try_from(schema.layout().fixed_place(*column)?.0).ok()?,
+            };
+            Some(Part { column: *column, at, width, signed })
+        };
+        match schema.primary_key.iter().map(part).collect::<Option<Vec<Part>>>() {
+            Some(parts) if !parts.is_empty() => Keys::Parts(parts),
+            _ => Keys::Stored,
+        }
+    }
+
+    /// The key of an image from which it can be made.
+    #[inline]
+    pub fn make<'f>(&self, schema: &'f TableSchema, image: &'f [u8]) -> RowKey<'f> {
+        let layout = schema.layout();
+        let parts = match self {
+            Keys::Stored => panic!("a key is neither stored nor can it be made"),
+            Keys::Column(column) => return RowKey::stored(layout.raw(image, *column)),
+            Keys::Parts(parts) => parts,
+        };
+        let (mut bytes, mut at) = ([0; MADE_MAX], 0);
+        for part in parts {
+            let raw = part.raw(layout, image);
+            let out = &mut bytes[at..at + raw.len()];
+            out.copy_from_slice(raw);
+            if part.width != 0 {
+                out.reverse();
+                out[0] ^= part.turn();
+                at += raw.len();
+            } else {
+                at += raw.len() + 2; // there is no zero in it
+            }
+        }
+        RowKey::made(bytes, at)
+    }
+
+    /// Whether [`Keys::make`] gives this key: of an image from which it makes the right one.
+    #[inline]
+    pub fn is_made(&self, schema: &TableSchema, image: &[u8], key: &[u8]) -> bool {
+        let layout = schema.layout();
+        let parts = match self {
+            Keys::Stored => return false,
+            Keys::Column(column) => return layout.raw(image, *column) == key,
+            Keys::Parts(parts) => parts,
+        };
+        let mut rest = key;
+        for part in parts {
+            let raw = part.raw(layout, image);
+            let Some((mine, behind)) = rest.split_at_checked(raw.len()) else { return false };
+            rest = behind;
+            if part.width != 0 {
+                if number(raw) != turned(mine, part.turn()) {
+                    return false;
+                }
+            } else {
+                let Some(behind) = rest.strip_prefix(&[0, 0]) else { return false };
+                rest = behind;
+                if raw != mine {
+                    return false;
+                }
+            }
+        }
+        rest.is_empty()
+    }
+
+    /// Whether this key can be made from the image.
+    #[inline]
+    pub fn gives(&self, schema: &TableSchema, image: &[u8], key: &[u8]) -> bool {
+        let layout = schema.layout();
+        let is_plain = match self {
+            Keys::Stored => false,
+            Keys::Column(_) => layout.is_newest(image),
+            Keys::Parts(parts) => {
+                let is_plain = |part: &Part| match part.width {
+                    0 => !part.raw(layout, image).contains(&0),
+                    width => part.raw(layout, image).len() == usize::from(width),
+                };
+                key.len() <= MADE_MAX && parts.iter().all(is_plain)
+            }
+        };
+        is_plain && self.is_made(schema, image, key)
+    }
+
+    /// Whether the image gives the key that another one gives.
+    #[inline]
+    pub fn agree(&self, schema: &TableSchema, image: &[u8], other: &[u8]) -> bool {
+        let layout = schema.layout();
+        match self {
+            Keys::Stored => false,
+            Keys::Column(column) => layout.is_newest(image) && layout.raw(image, *column) == layout.raw(other, *column),
+            Keys::Parts(parts) => parts.iter().all(|part| part.raw(layout, image) == part.raw(layout, other)),
+        }
+    }
+}
+
+/// Up to 8 bytes, the first one the lowest.
+#[inline]
+fn number(bytes: &[u8]) -> u64 {
+    match bytes.first_chunk::<8>() {
+        Some(bytes) => u64::from_le_bytes(*bytes),
+        None => bytes.iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte)),
+    }
+}
+/// The same of bytes in the other order, with a bit of the first one turned.
+#[inline]
+fn turned(bytes: &[u8], turn: u8) -> u64 {
+    let turn = u64::from(turn) << (8 * bytes.len().max(1) - 8);
+    turn ^ match bytes.first_chunk::<8>() {
+        Some(bytes) => u64::from_be_bytes(*bytes),
+        None => bytes.iter().fold(0, |number, byte| number << 8 | u64::from(*byte)),
+    }
+}
