@@ -105,6 +105,14 @@ impl AlterClause {
     pub(super) fn dropped_columns(&self) -> impl Iterator<Item = &str> {
         self.steps.iter().filter_map(|step| if let Step::Drop(name) = step { Some(name.as_str()) } else { None })
     }
+    /// By the names that they had.
+    pub(super) fn renamed_columns(&self) -> impl Iterator<Item = &str> {
+        self.steps.iter().filter_map(|step| match step {
+            Step::Rename(name, _) => Some(name.as_str()),
+            Step::Redefine(name, column, _) if *name != column.name => Some(name.as_str()),
+            _ => None,
+        })
+    }
     fn has_no_keys(&self) -> bool {
         self.foreign_keys.is_empty() && self.drop_keys.is_empty()
     }

@@ -85,6 +85,12 @@ impl Statistics {
         !information_schema::is_virtual(&table.schema) && !self.tables.borrow().get(&table.schema.id).is_some_and(fresh)
     }
 
+    /// What is known is asked for anew.
+    pub fn forget(&self) {
+        self.tables.borrow_mut().clear();
+        self.generation.set(self.generation.get() + 1);
+    }
+
     #[cfg(test)]
     pub fn set(&self, table: &Table, known: Known) {
         let kept = Kept { known: Rc::new(known), counted: Instant::now() };

@@ -14,7 +14,7 @@ pub mod fold;
 pub mod func;
 mod func_calendar;
 pub mod func_clock;
-mod func_encode;
+pub mod func_encode;
 mod func_math;
 mod func_net;
 mod func_regexp;
