@@ -178,7 +178,7 @@ impl Catalog {
         catalog.events = event::events(events, &before.events)?;
         catalog.histograms = histogram::histograms(histograms, &before.histograms)?;
         if catalog.histograms != before.histograms {
-            catalog.statistics.forget();
+            catalog.statistics.set_histograms(&catalog.histograms);
         }
         catalog.counters = catalog.find(SYSTEM_DATABASE, super::auto_increment::TABLE);
         Ok(catalog)

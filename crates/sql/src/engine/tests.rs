@@ -302,7 +302,7 @@ fn plans() {
 fn steps(sql: &str) -> String {
     use super::plan::{
         access::Path,
-        query::{Leaf, StepKind},
+        query::{JoinKind, Leaf, StepKind},
     };
     let plan = match plan_text(&catalog(), &env(), sql, Vec::new()) {
         Ok(Plan::Select(plan)) => plan,
@@ -331,7 +331,7 @@ fn steps(sql: &str) -> String {
                 (None, 0, None) => String::new(),
                 (None, n, _) => format!(" hash {n}"),
             };
-            format!("{}{leaf}{how}", if step.is_left { "left " } else { "" })
+            format!("{}{leaf}{how}", if step.kind == JoinKind::Left { "left " } else { "" })
         }
     };
     let list: Vec<String> = join.steps.iter().map(|s| step(&s.kind)).collect();

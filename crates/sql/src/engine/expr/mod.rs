@@ -175,6 +175,17 @@ impl CompareOp {
             CompareOp::GtEq => o.is_ge(),
         }
     }
+    /// What holds of two values where this one does not.
+    pub fn negated(self) -> CompareOp {
+        match self {
+            CompareOp::Eq => CompareOp::NotEq,
+            CompareOp::NotEq => CompareOp::Eq,
+            CompareOp::Lt => CompareOp::GtEq,
+            CompareOp::LtEq => CompareOp::Gt,
+            CompareOp::Gt => CompareOp::LtEq,
+            CompareOp::GtEq => CompareOp::Lt,
+        }
+    }
     /// With the sides exchanged.
     pub fn flipped(self) -> CompareOp {
         match self {

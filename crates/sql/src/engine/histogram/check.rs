@@ -31,7 +31,7 @@ pub fn given(document: &Json, column: &Column) -> Checked<Histogram> {
     text(members, "histogram-type")?;
     let data_type = text(members, "data-type")?;
     let Some((own, _)) = described(column.ty).filter(|(own, _)| *own == data_type) else {
-        return Err(format!("Histogram data type does not match column data type at {}", quoted("data-type")));
+        return Err(format!("Histogram data type does not match column data type at {}.", quoted("data-type")));
     };
     let histogram = read(members, own, &|value, place| value_of(value, column, place))?;
     let order = |a: &Json, b: &Json| part::order(column.ty, a, b);

@@ -65,7 +65,7 @@ impl Clause {
         }
         for (at, name) in columns.iter().enumerate() {
             if columns[..at].iter().any(|other| other.eq_ignore_ascii_case(name)) {
-                return Err(errors::column_twice(name));
+                return Err(errors::duplicate_column(name));
             }
         }
         Ok(Some(Clause { columns, change }))

@@ -1,6 +1,6 @@
 //! ANALYZE TABLE ... UPDATE | DROP HISTOGRAM carried out, and what becomes of histograms when their tables change.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::SystemTime};
 
 use apus_client::Losses;
 use apus_signal::{
@@ -106,7 +106,7 @@ impl SqlEngine {
         let made = match change {
             Change::Given(document) => match given(document, column) {
                 Ok(mut histogram) => {
-                    histogram.updated = now(session);
+                    histogram.updated = now();
                     histogram
                 }
                 Err(texts) => {
@@ -175,7 +175,7 @@ impl SqlEngine {
             nulls: 0.0,
             sampling_rate: 1.0,
             is_automatic,
-            updated: now(session),
+            updated: now(),
             wanted,
         };
         Ok(build::histogram(values, nulls, about))
@@ -346,8 +346,10 @@ fn is_unique(schema: &TableSchema, column: u16) -> bool {
     schema.primary_key == [column] || schema.indexes.iter().any(|i| i.unique && i.columns == [column])
 }
 
-fn now(session: &Session) -> u64 {
-    pack_datetime(timestamp_to_civil(session.env.now(), Zone::UTC))
+/// Of the SQL node's clock, whatever a session says.
+fn now() -> u64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    pack_datetime(timestamp_to_civil(since.as_micros() as i64, Zone::UTC))
 }
 
 /// Of a text that should be a document; the errors are what is said of it, the last behind the column's name.

@@ -18,7 +18,7 @@ pub mod build;
 mod check;
 pub mod clause;
 pub mod define;
-mod part;
+pub mod part;
 
 use std::{collections::BTreeMap, rc::Rc};
 
