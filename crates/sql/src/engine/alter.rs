@@ -105,11 +105,10 @@ impl AlterClause {
     pub(super) fn dropped_columns(&self) -> impl Iterator<Item = &str> {
         self.steps.iter().filter_map(|step| if let Step::Drop(name) = step { Some(name.as_str()) } else { None })
     }
-    /// By the names that they had.
-    pub(super) fn renamed_columns(&self) -> impl Iterator<Item = &str> {
+    /// Columns that are renamed or defined anew, by the names that they had.
+    pub(super) fn changed_columns(&self) -> impl Iterator<Item = &str> {
         self.steps.iter().filter_map(|step| match step {
-            Step::Rename(name, _) => Some(name.as_str()),
-            Step::Redefine(name, column, _) if *name != column.name => Some(name.as_str()),
+            Step::Rename(name, _) | Step::Redefine(name, ..) => Some(name.as_str()),
             _ => None,
         })
     }

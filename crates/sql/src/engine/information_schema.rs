@@ -182,7 +182,8 @@ fn column(i: usize, word: &str) -> Column {
 
 /// Names that MySQL's file systems tell apart by their letters are compared by these.
 fn collation_of(word: &str) -> Collation {
-    const ENDS: [&str; 7] = ["SCHEMA_NAME", "_CATALOG", "_SCHEMA", "TABLE_NAME", "_OBJECT_TABLE", "DEFINER", "TIME_ZONE"];
+    const ENDS: [&str; 7] =
+        ["SCHEMA_NAME", "_CATALOG", "_SCHEMA", "TABLE_NAME", "_OBJECT_TABLE", "DEFINER", "TIME_ZONE"];
     if ENDS.iter().any(|end| word.ends_with(end)) { Collation::Utf8mb3Bin } else { Collation::Utf8mb3GeneralCi }
 }
 

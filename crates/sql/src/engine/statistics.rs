@@ -187,7 +187,7 @@ impl Statistics {
             }
             indexes.push((no, columns, per));
         }
-        let sample = Sample::take(client, table).await?.map(Rc::new);
+        let sample = Sample::take(client, table, rows).await?.map(Rc::new);
         let histograms = histogram::of_table(&self.histograms.borrow(), schema)
             .filter_map(|kept| Some((schema.column_no(&kept.definition.column)?, kept.clone())))
             .collect();

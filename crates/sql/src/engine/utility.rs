@@ -386,7 +386,8 @@ impl SqlEngine {
         out: &mut Output<'_>,
     ) -> Result<()> {
         let default = session.env.database.clone().unwrap_or_default();
-        let mut named = tables.into_iter().map(|(database, table)| (database.unwrap_or_else(|| default.clone()), table));
+        let mut named =
+            tables.into_iter().map(|(database, table)| (database.unwrap_or_else(|| default.clone()), table));
         let (database, table) = named.next().unwrap_or_default();
         let others: Vec<_> = named.collect();
         if others.contains(&(database.clone(), table.clone())) {
@@ -404,7 +405,9 @@ impl SqlEngine {
             let text = "Only one table can be specified while modifying histogram statistics.";
             (String::new(), vec![("Error", text.to_owned())])
         };
-        let row = |(kind, text): (&str, String)| [name.clone(), "histogram".to_owned(), kind.to_owned(), text].map(Some).to_vec();
+        let row = |(kind, text): (&str, String)| {
+            [name.clone(), "histogram".to_owned(), kind.to_owned(), text].map(Some).to_vec()
+        };
         let rows: Vec<_> = said.into_iter().map(row).collect();
         super::show::table(session, out, &["Table", "Op", "Msg_type", "Msg_text"], &rows);
         Ok(())

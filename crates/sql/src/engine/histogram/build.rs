@@ -97,7 +97,10 @@ mod tests {
     fn buckets_are_as_even_as_the_values_let_them_be() {
         assert_eq!(made(&[1, 3], 0, 2), [(0, 0, 0.25, 1), (1, 1, 1.0, 1)]);
         assert_eq!(made(&[1, 1, 1, 1, 3, 1], 0, 2), [(0, 3, 0.5, 4), (4, 5, 1.0, 2)]);
-        assert_eq!(made(&[1, 1, 100, 1, 1], 4, 3).iter().map(|b| (b.0, b.1)).collect::<Vec<_>>(), [(0, 1), (2, 2), (3, 4)]);
+        assert_eq!(
+            made(&[1, 1, 100, 1, 1], 4, 3).iter().map(|b| (b.0, b.1)).collect::<Vec<_>>(),
+            [(0, 1), (2, 2), (3, 4)]
+        );
         assert_eq!(made(&[2, 2], 0, 1), [(0, 1, 1.0, 2)]);
         assert!(made(&[], 3, 5).is_empty());
         assert!(made(&[], 0, 5).is_empty());

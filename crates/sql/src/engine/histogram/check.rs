@@ -69,11 +69,7 @@ pub fn given(document: &Json, column: &Column) -> Checked<Histogram> {
 }
 
 /// `value`: makes one of a column of what stands at a place.
-fn read(
-    members: &Object,
-    data_type: &'static str,
-    value: &dyn Fn(&Json, &str) -> Checked<Json>,
-) -> Checked<Histogram> {
+fn read(members: &Object, data_type: &'static str, value: &dyn Fn(&Json, &str) -> Checked<Json>) -> Checked<Histogram> {
     let is_singleton = match text(members, "histogram-type")? {
         "singleton" => true,
         "equi-height" => false,
@@ -138,9 +134,10 @@ fn bucket(
         (false, 4) => {
             let cumulative = frequency(2)?;
             let distinct = whole(&list[3]).ok_or_else(|| wrong_type(&place(3)))?;
-            let distinct = u64::try_from(distinct).ok().filter(|n| *n > 0).ok_or_else(|| {
-                format!("The number of distinct values must be a positive integer at {}.", place(3))
-            })?;
+            let distinct = u64::try_from(distinct)
+                .ok()
+                .filter(|n| *n > 0)
+                .ok_or_else(|| format!("The number of distinct values must be a positive integer at {}.", place(3)))?;
             let (low, high) = (value(&list[0], &place(0))?, value(&list[1], &place(1))?);
             Ok(Bucket { low, high, cumulative, distinct })
         }
@@ -156,7 +153,7 @@ fn value_of(value: &Json, column: &Column, place: &str) -> Checked<Json> {
     let out_of_range = || format!("Out of range value for column at {place}.");
     match column.ty {
         ColumnType::Double | ColumnType::Float => match value {
-            Json::Double(_) | Json::Int(_) | Json::UInt(_) => Ok(value.clone()),
+            Json::Double(_) => Ok(value.clone()),
             _ => wrong(),
         },
         ColumnType::Decimal { .. } => {

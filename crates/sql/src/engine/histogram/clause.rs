@@ -106,11 +106,15 @@ mod tests {
 
     #[test]
     fn clauses() {
-        let clause = |columns: &[&str], change| Clause { columns: columns.iter().map(|c| (*c).to_owned()).collect(), change };
+        let clause =
+            |columns: &[&str], change| Clause { columns: columns.iter().map(|c| (*c).to_owned()).collect(), change };
         let update = Change::Update { buckets: 100, is_automatic: false };
         assert_eq!(parsed("update histogram on a, `b c`").unwrap(), Some(clause(&["a", "b c"], update)));
         let automatic = Change::Update { buckets: 7, is_automatic: true };
-        assert_eq!(parsed("update histogram on a with 7 buckets auto update").unwrap(), Some(clause(&["a"], automatic)));
+        assert_eq!(
+            parsed("update histogram on a with 7 buckets auto update").unwrap(),
+            Some(clause(&["a"], automatic))
+        );
         assert_eq!(parsed("drop histogram on a").unwrap(), Some(clause(&["a"], Change::Drop)));
         let given = Change::Given("{}".to_owned());
         assert_eq!(parsed("update histogram on a using data '{}'").unwrap(), Some(clause(&["a"], given)));

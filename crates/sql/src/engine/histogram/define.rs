@@ -29,8 +29,8 @@ use crate::{
         grant_tables,
         plan::into,
         session::{Scratch, Session},
-        view_text::quoted,
         variables::NO_LIMIT,
+        view_text::quoted,
     },
     json::Json,
     server::Output,
@@ -72,7 +72,8 @@ impl SqlEngine {
             said.insert(column.to_lowercase(), told);
         }
         // What was done comes before what was not.
-        let (done, failed): (Vec<Said>, Vec<Said>) = said.into_values().flatten().partition(|(kind, _)| *kind == "status");
+        let (done, failed): (Vec<Said>, Vec<Said>) =
+            said.into_values().flatten().partition(|(kind, _)| *kind == "status");
         self.fetch_catalog().await?;
         Ok(done.into_iter().chain(failed).collect())
     }
@@ -115,7 +116,13 @@ impl SqlEngine {
                         "Unable to build histogram statistics for column '{name}' in table '{}'.'{}'",
                         schema.database, schema.name
                     );
-                    return Ok(first.iter().cloned().chain([unable]).chain(own.iter().cloned()).map(|t| ("Error", t)).collect());
+                    return Ok(first
+                        .iter()
+                        .cloned()
+                        .chain([unable])
+                        .chain(own.iter().cloned())
+                        .map(|t| ("Error", t))
+                        .collect());
                 }
             },
             Change::Update { buckets, is_automatic } => {
@@ -129,7 +136,9 @@ impl SqlEngine {
         };
         let definition = Definition { table: schema.name.clone(), column: name.clone(), histogram: made };
         if definition.encode().len() > DEFINITION_BYTES_MAX {
-            return error(format!("The histogram of column '{name}' is longer than {DEFINITION_BYTES_MAX} bytes; use fewer buckets."));
+            return error(format!(
+                "The histogram of column '{name}' is longer than {DEFINITION_BYTES_MAX} bytes; use fewer buckets."
+            ));
         }
         self.put_histogram(&schema.database, &definition).await?;
         Ok(vec![("status", format!("Histogram statistics created for column '{name}'."))])
@@ -282,7 +291,8 @@ impl SqlEngine {
                 kept.is_of(table) && columns.iter().any(|c| c.eq_ignore_ascii_case(column))
             });
             let stays = catalog.find(database, table).is_some_and(|now| {
-                let was = before.find(database, table);
+                let (database, table) = follows.before((database.clone(), table.clone()));
+                let was = before.find(&database, &table);
                 stays(was.as_ref().map(|t| &t.schema), &now.schema, column)
             });
             if is_gone || !stays {
@@ -306,18 +316,26 @@ type Full = (String, String);
 
 impl Follows {
     pub fn of(ddl: &Ddl, default: Option<&str>) -> Follows {
-        let full = |name: &Name| (name.0.clone().or_else(|| default.map(str::to_owned)).unwrap_or_default(), name.1.clone());
+        let full =
+            |name: &Name| (name.0.clone().or_else(|| default.map(str::to_owned)).unwrap_or_default(), name.1.clone());
         match ddl {
             Ddl::RenameTable(from, to) => Follows { renamed: vec![(full(from), full(to))], gone: None },
             Ddl::Rename(list) => {
                 Follows { renamed: list.iter().map(|(from, to)| (full(from), full(to))).collect(), gone: None }
             }
             Ddl::Alter(clause) => {
-                let columns = clause.dropped_columns().chain(clause.renamed_columns()).map(str::to_owned).collect();
+                let columns = clause.dropped_columns().chain(clause.changed_columns()).map(str::to_owned).collect();
                 Follows { renamed: Vec::new(), gone: Some((full(&clause.table), columns)) }
             }
             _ => Follows::default(),
         }
+    }
+}
+
+impl Follows {
+    /// What a table was called before the statement.
+    fn before(&self, name: Full) -> Full {
+        self.renamed.iter().rev().fold(name, |name, (from, to)| if name == *to { from.clone() } else { name })
     }
 }
 

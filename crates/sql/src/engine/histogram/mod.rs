@@ -77,7 +77,7 @@ pub fn described(ty: ColumnType) -> Option<(&'static str, u16)> {
     const BINARY: u16 = 63;
     let of_text = ty.collation().map_or(BINARY, |collation| collation.id());
     Some(match ty {
-        ColumnType::Int { unsigned: true, .. } => ("uint", NUMERIC),
+        ColumnType::Int { bits: 64, unsigned: true } => ("uint", NUMERIC),
         ColumnType::Int { .. } | ColumnType::Year => ("int", NUMERIC),
         ColumnType::Bit { .. } => ("int", BINARY),
         ColumnType::Decimal { .. } => ("decimal", NUMERIC),

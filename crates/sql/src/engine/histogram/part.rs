@@ -1,9 +1,9 @@
 //! How many of a column's rows satisfy a condition, by its histogram: exact where a value has a bucket of its own; within a bucket of several the rows are taken to be spread evenly.
 
-use std::cmp::Ordering;
+use std::{cmp::Ordering, sync::Arc};
 
 use apus_types::{
-    ColumnType, Value,
+    ColumnType, RowLayout, Value,
     time::{unpack_date, unpack_datetime},
 };
 
@@ -11,7 +11,7 @@ use super::{Histogram, Kept};
 use crate::{
     engine::{
         convert::{self, KeyValue},
-        expr::{CompareOp, Datum, Expr, decimal, temporal, zone::Zone},
+        expr::{CompareOp, Context, Datum, Env, Expr, decimal, func::Func, temporal, zone::Zone},
     },
     json::{Json, compare},
 };
@@ -133,9 +133,22 @@ enum Beside {
 }
 
 fn beside(ty: ColumnType, constant: &Expr) -> Option<Beside> {
-    let Expr::Const(value) = constant else { return None };
     let of = |value: &Datum<'_>| point(ty, &convert::stored(ty, value));
-    Some(match convert::key_value(ty, value.clone(), Zone::UTC) {
+    let is_computed = |e: &Expr| matches!(e, Expr::Const(_) | Expr::Cast(..) | Expr::Negate(_) | Expr::Arith(..));
+    let is_moved = |e: &Expr| matches!(e, Expr::Call(Func::DateAdd | Func::DateSub, ..));
+    if constant.any(|e| !is_computed(e) && !is_moved(e)) {
+        return None;
+    }
+    let value = match constant {
+        Expr::Const(value) => value.clone(),
+        computed => {
+            let (layout, env) = (RowLayout::new([]), Env::new(String::new(), String::new(), 0, 0, Arc::default()));
+            let (row, params, aggregates, given) = (&[][..], &[][..], &[][..], &[][..]);
+            let cx = Context { layout: &layout, row, new_row: None, params, aggregates, given, env: &env };
+            computed.eval(&cx).ok()?.into_owned()
+        }
+    };
+    Some(match convert::key_value(ty, value, Zone::UTC) {
         KeyValue::Exact(value) => Beside::At(of(&value)?),
         KeyValue::Above(value) => Beside::Behind(of(&value)?),
         KeyValue::Never => Beside::Null,

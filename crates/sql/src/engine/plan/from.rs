@@ -154,7 +154,14 @@ fn outer(mut left: Level, mut right: Level, mut on: Vec<Expr>) -> Level {
             left.items.push(Item { left: Some(on), ..one });
         }
     } else {
-        left.items.push(Item { origin: Origin::Nested(right), firsts, left: Some(on), exists: None, is_straight: false, uses: None });
+        left.items.push(Item {
+            origin: Origin::Nested(right),
+            firsts,
+            left: Some(on),
+            exists: None,
+            is_straight: false,
+            uses: None,
+        });
     }
     left
 }

@@ -207,7 +207,17 @@ mod tests {
     use super::*;
 
     fn table(rows: f64, part: f64, ways: Vec<Way>) -> Table {
-        Table { read: rows, rows: rows * part, part, ways, after: 0, is_left: false, exists: None, is_bound: false, no_hash: false }
+        Table {
+            read: rows,
+            rows: rows * part,
+            part,
+            ways,
+            after: 0,
+            is_left: false,
+            exists: None,
+            is_bound: false,
+            no_hash: false,
+        }
     }
     fn key(needs: Set, edge: usize, rows: f64, is_unique: bool) -> Way {
         Way { parts: vec![vec![(needs, Some(edge))]], rows: vec![rows], is_unique }

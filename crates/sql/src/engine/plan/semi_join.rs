@@ -59,7 +59,14 @@ pub fn join(level: &mut Level, scope: &mut Scope, computed: &mut [Option<Subquer
             text: None,
         };
         let origin = Origin::Derived(Rc::new(derived));
-        level.items.push(Item { origin, firsts: vec![first], left: None, exists: None, is_straight: false, uses: None });
+        level.items.push(Item {
+            origin,
+            firsts: vec![first],
+            left: None,
+            exists: None,
+            is_straight: false,
+            uses: None,
+        });
     }
 }
 
@@ -87,7 +94,14 @@ pub fn exists(level: &mut Level, scope: &mut Scope, computed: &mut [Option<Subqu
         let (shown, database) = (subquery.query.shown.clone(), table.schema.database.clone());
         scope.tables.push(Visible { shown, database, table: table.clone(), first, is_nullable: true, beneath: None });
         let origin = Origin::Table(table);
-        level.items.push(Item { origin, firsts: vec![first], left: Some(on), exists: wants, is_straight: false, uses: None });
+        level.items.push(Item {
+            origin,
+            firsts: vec![first],
+            left: Some(on),
+            exists: wants,
+            is_straight: false,
+            uses: None,
+        });
         *place = None;
     }
 }
@@ -165,7 +179,9 @@ fn matching(subquery: &Subquery, first: u16, wants: bool, scope: &Scope) -> Opti
 fn is_volatile(e: &Expr) -> bool {
     match e {
         Expr::Call(f, ..) => f.varies(),
-        Expr::UserVariable(..) | Expr::Stored(..) | Expr::Aggregate(..) | Expr::Variable(..) | Expr::NewColumn(_) => true,
+        Expr::UserVariable(..) | Expr::Stored(..) | Expr::Aggregate(..) | Expr::Variable(..) | Expr::NewColumn(_) => {
+            true
+        }
         _ => false,
     }
 }

@@ -71,7 +71,7 @@ impl Sample {
     ///
     /// # Errors
     /// The cluster does not answer, or the table is another by now.
-    pub async fn take(client: &Client, table: &Table) -> Result<Option<Sample>, ClientError> {
+    pub async fn take(client: &Client, table: &Table, rows: f64) -> Result<Option<Sample>, ClientError> {
         let schema = &table.schema;
         let columns: Vec<u16> =
             (0..schema.columns.len() as u16).filter(|c| is_short(&schema.columns[usize::from(*c)])).collect();
@@ -81,6 +81,10 @@ impl Sample {
         let mut sample = Sample::of(columns, layout);
         let leading = schema.primary_key.first().map(|&c| (c, sample.place(c)));
         let is_read = match leading {
+            _ if rows <= ROWS as f64 => {
+                sample.read(client, schema, Bound::Unbounded, false, ROWS).await?;
+                true
+            }
             Some((column, Some(place))) => sample.read_places(client, schema, column, place).await?,
             _ => false,
         };
@@ -243,7 +247,16 @@ fn is_askable(e: &Expr) -> bool {
     match e {
         Expr::Call(f, ..) => matches!(
             f,
-            Func::DateAdd | Func::DateSub | Func::Substring | Func::Left | Func::Right | Func::Lower | Func::Upper | Func::Year | Func::Month | Func::Abs
+            Func::DateAdd
+                | Func::DateSub
+                | Func::Substring
+                | Func::Left
+                | Func::Right
+                | Func::Lower
+                | Func::Upper
+                | Func::Year
+                | Func::Month
+                | Func::Abs
         ),
         Expr::Const(_)
         | Expr::Column(_)

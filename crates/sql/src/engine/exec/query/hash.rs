@@ -255,11 +255,7 @@ pub fn push_key<'k>(
 }
 
 /// All rows of a table that satisfy its own conditions.
-async fn of_table<C: Consumer>(
-    pipeline: &Pipeline<'_, '_, C>,
-    leaf: &JoinStep,
-    named: Option<&Named>,
-) -> Done<Side> {
+async fn of_table<C: Consumer>(pipeline: &Pipeline<'_, '_, C>, leaf: &JoinStep, named: Option<&Named>) -> Done<Side> {
     let run = pipeline.run;
     let (Leaf::Table { table, columns }, Some(access)) = (&leaf.leaf, &leaf.scan) else {
         return Err(errors::internal("a leaf that is no table").into());

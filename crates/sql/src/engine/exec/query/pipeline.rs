@@ -512,7 +512,7 @@ mod tests {
     fn few_rows_go_on_at_first_and_a_whole_batch_in_the_end() {
         assert_eq!(gathered(Waits::More, 5), [32, 128, 512, 1024, 1024]);
         assert_eq!(gathered(Waits::Batch, 2), [1024, 1024]);
-        assert_eq!(gathered(Waits::All(1 << 20), 1), [NARROWING_ROWS]);
-        assert_eq!(gathered(Waits::All(30), 1), [10]);
+        assert_eq!(gathered(Waits::All(usize::MAX), 1), [NARROWING_ROWS]);
+        assert_eq!(gathered(Waits::All(1), 2), [1, 1]);
     }
 }
