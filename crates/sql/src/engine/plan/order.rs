@@ -247,6 +247,24 @@ mod tests {
     }
 
     #[test]
+    fn few_rows_narrow_what_is_kept_of_a_large_table() {
+        // No index leads from one to the other: the large one comes last, and is not put into a hash table as a whole.
+        let tables = [table(1e6, 1.0, Vec::new()), table(100.0, 1.0, Vec::new())];
+        let steps = cheapest(&tables, &[edge(0b11, 1e-4)]);
+        assert_eq!(order(&steps), [(1, false), (0, true)]);
+        assert_eq!([steps[0].narrows, steps[1].narrows], [false, true]);
+    }
+
+    #[test]
+    fn who_asks_for_rows_gets_no_more_of_its_own() {
+        for (exists, rows) in [(Some(true), 5000.0), (Some(false), 500.0), (None, 50_000.0)] {
+            let asked = Table { after: 0b10, is_left: true, exists, ..table(1000.0, 1.0, Vec::new()) };
+            let steps = cheapest(&[asked, table(5000.0, 1.0, Vec::new())], &[edge(0b11, 0.01)]);
+            assert_eq!((order(&steps), steps[1].rows), (vec![(1, false), (0, true)], rows));
+        }
+    }
+
+    #[test]
     fn a_left_join_waits_for_its_tables_and_keeps_rows() {
         let left = Table { after: 0b10, is_left: true, ..table(1.0, 1.0, Vec::new()) };
         let steps = cheapest(&[left, table(5000.0, 1.0, Vec::new())], &[edge(0b11, 0.0001)]);
