@@ -366,10 +366,19 @@ fn joins_are_reached_by_keys() {
         ("SELECT id FROM sbtest1 WHERE k = (SELECT MAX(a) FROM pair)", "sbtest1 from index 1 =1"),
         ("SELECT id FROM sbtest1 WHERE EXISTS (SELECT 1 FROM pair WHERE a = id)", "sbtest1 from index 0 =0, subquery"),
         ("SELECT id FROM sbtest1 WHERE id IN (SELECT a FROM pair)", "derived, sbtest1 by key"),
-        ("SELECT id FROM sbtest1 WHERE id NOT IN (SELECT a FROM pair)", "sbtest1 from index 0 =0, anti pair by index 0 =1"),
+        (
+            "SELECT id FROM sbtest1 WHERE id NOT IN (SELECT a FROM pair)",
+            "sbtest1 from index 0 =0, anti pair by index 0 =1",
+        ),
         ("SELECT id FROM sbtest1 WHERE id NOT IN (SELECT c FROM pair)", "sbtest1 from index 0 =0, subquery"),
-        ("SELECT id FROM sbtest1 WHERE EXISTS (SELECT 1 FROM pair WHERE n = k)", "sbtest1 from index 0 =0, semi pair hash 1"),
-        ("SELECT id FROM sbtest1 WHERE NOT EXISTS (SELECT 1 FROM pair WHERE n = k)", "sbtest1 from index 0 =0, anti pair hash 1"),
+        (
+            "SELECT id FROM sbtest1 WHERE EXISTS (SELECT 1 FROM pair WHERE n = k)",
+            "sbtest1 from index 0 =0, semi pair hash 1",
+        ),
+        (
+            "SELECT id FROM sbtest1 WHERE NOT EXISTS (SELECT 1 FROM pair WHERE n = k)",
+            "sbtest1 from index 0 =0, anti pair hash 1",
+        ),
         (
             "SELECT id FROM sbtest1 WHERE NOT EXISTS (SELECT 1 FROM pair WHERE n > k)",
             "sbtest1 from index 0 =0, anti pair from index 0 =0",

@@ -12,10 +12,12 @@ use std::rc::Rc;
 use apus_types::{Column, TableSchema, schema::DefaultValue};
 
 use super::{
+    Select,
+    access::Access,
     derived,
     from::{Item, Level, Origin},
     order,
-    query::{Asked, Body, Derived, Member, Subquery},
+    query::{Asked, Body, Derived, Leaf, Member, Step, StepKind, Subquery},
     scope::{COMPUTED, Scope, Visible},
 };
 use crate::engine::{
@@ -88,10 +90,11 @@ pub fn exists(level: &mut Level, scope: &mut Scope, computed: &mut [Option<Subqu
         }
         let wants = says(&level.conditions[condition]);
         let (Some(first), Some(subquery)) = (next_slot(scope), place.as_ref()) else { continue };
-        let Some(on) = matching(subquery, first, wants == Some(true), scope) else { continue };
-        let Some(table) = subquery.query.table.clone() else { continue };
+        let Some(asked) = One::of(&subquery.query) else { continue };
+        let Some(on) = matching(subquery, &asked, first, wants == Some(true), scope) else { continue };
         level.conditions.remove(condition);
-        let (shown, database) = (subquery.query.shown.clone(), table.schema.database.clone());
+        let (shown, table) = (asked.shown.to_owned(), asked.table.clone());
+        let database = table.schema.database.clone();
         scope.tables.push(Visible { shown, database, table: table.clone(), first, is_nullable: true, beneath: None });
         let origin = Origin::Table(table);
         level.items.push(Item {
@@ -106,12 +109,33 @@ pub fn exists(level: &mut Level, scope: &mut Scope, computed: &mut [Option<Subqu
     }
 }
 
+/// The one table that a block reads.
+struct One<'q> {
+    table: &'q Rc<Table>,
+    shown: &'q str,
+    access: &'q Access,
+    /// Those that are read; conditions and outputs name them by their places. `None`: all of the table.
+    columns: Option<&'q [u16]>,
+}
+
+impl<'q> One<'q> {
+    fn of(query: &'q Select) -> Option<One<'q>> {
+        if let (None, Some(table), Some(access)) = (&query.join, &query.table, &query.access) {
+            return Some(One { table, shown: &query.shown, access, columns: query.columns.as_deref() });
+        }
+        let [Step { kind: StepKind::Join(step), filter: None, .. }] = query.join.as_ref()?.steps.as_slice() else {
+            return None;
+        };
+        let (Leaf::Table { table, columns }, Some(access)) = (&step.leaf, &step.scan) else { return None };
+        Some(One { table, shown: &step.shown, access, columns: Some(columns) })
+    }
+}
+
 /// What a row of the block and one of the subquery's table must satisfy, whose first column has the slot `first`; `None`: it stays a subquery.
-fn matching(subquery: &Subquery, first: u16, wants: bool, scope: &Scope) -> Option<Vec<Expr>> {
+fn matching(subquery: &Subquery, asked: &One<'_>, first: u16, wants: bool, scope: &Scope) -> Option<Vec<Expr>> {
     let query = &subquery.query;
-    let (table, access) = (query.table.as_ref()?, query.access.as_ref()?);
-    let is_plain = query.join.is_none()
-        && query.group.is_none()
+    let (table, access) = (asked.table, asked.access);
+    let is_plain = query.group.is_none()
         && query.limit.is_none()
         && query.offset.is_none()
         && query.lock.is_none()
@@ -137,7 +161,7 @@ fn matching(subquery: &Subquery, first: u16, wants: bool, scope: &Scope) -> Opti
         let (mut e, mut is_known) = (e.clone(), true);
         e.walk_mut(&mut |e| match e {
             Expr::Column(c) => {
-                let column = query.columns.as_ref().map_or(Some(c.slot), |all| all.get(usize::from(c.slot)).copied());
+                let column = asked.columns.map_or(Some(c.slot), |all| all.get(usize::from(c.slot)).copied());
                 is_known &= column.is_some();
                 c.slot = first + column.unwrap_or(0);
             }
