@@ -191,7 +191,8 @@ fn matching(subquery: &Subquery, asked: &One<'_>, first: u16, wants: bool, scope
             column.and_then(|c| table.schema.columns.get(usize::from(c))).is_some_and(|column| !column.nullable)
         };
         let is_plain = !left.any(|e| is_volatile(e) || matches!(e, Expr::Column(c) if c.slot >= COMPUTED));
-        if !is_plain || !wants && !(is_never_null(left) && is_stored(&right)) {
+        let may_be_null = !is_never_null(left) || !is_stored(&right);
+        if !is_plain || !wants && may_be_null {
             return None;
         }
         on.push(Expr::Compare(CompareOp::Eq, Box::new(left.clone()), Box::new(right), *collation));
