@@ -200,7 +200,7 @@ impl Built {
     }
 
     /// Looks the rows of a batch up.
-    pub fn probe<C: Consumer>(
+    pub async fn probe<C: Consumer>(
         &self,
         pipeline: &Pipeline<'_, '_, C>,
         leaf: &JoinStep,
@@ -212,7 +212,10 @@ impl Built {
             return Ok(Probed(heads));
         }
         let mut key = Vec::new();
-        for row in batch.iter() {
+        for (at, row) in batch.iter().enumerate() {
+            if at % ROWS_IN_A_ROW == ROWS_IN_A_ROW - 1 {
+                pipeline.run.breathe(ROWS_IN_A_ROW).await?;
+            }
             let cx = context(pipeline.run, pipeline.given, before, row);
             let found = push_key(&leaf.keys, |k| &k.outer, &cx, &mut key)?.then(|| self.keys.number(&key)).flatten();
             heads.push(found.map_or(NONE, |number| self.heads[number]));

@@ -4,7 +4,7 @@ use apus_types::{ColumnType, RowLayout, filter};
 
 use super::{
     hash::push_key,
-    pipeline::{Consumer, Pipeline, context},
+    pipeline::{BATCH_ROWS, Consumer, Pipeline, context},
 };
 use crate::engine::{
     errors,
@@ -26,7 +26,7 @@ pub struct Named {
 }
 
 impl Named {
-    pub fn of<C: Consumer>(
+    pub async fn of<C: Consumer>(
         pipeline: &Pipeline<'_, '_, C>,
         leaf: &JoinStep,
         before: &RowLayout,
@@ -35,7 +35,10 @@ impl Named {
         let mut named = Named { keys: StringSet::default(), pushed: None };
         let mut key = Vec::new();
         let mut told = Told::of(leaf);
-        for row in rows.iter() {
+        for (at, row) in rows.iter().enumerate() {
+            if at % BATCH_ROWS == BATCH_ROWS - 1 {
+                pipeline.run.breathe(BATCH_ROWS).await?;
+            }
             let cx = context(pipeline.run, pipeline.given, before, row);
             if !push_key(&leaf.keys, |k| &k.outer, &cx, &mut key)? {
                 continue;

@@ -297,7 +297,7 @@ impl<'q, 'r, C: Consumer> Pipeline<'q, 'r, C> {
                 }
             },
         };
-        let matches = built.probe(self, leaf, self.before(at), rows)?;
+        let matches = built.probe(self, leaf, self.before(at), rows).await?;
         let unasked = leaf.unasked.as_ref();
         let done = self.emit(at, step, (leaf, unasked), rows, |row, out| matches.of_row(&built, row, out)).await;
         state.built = Some(built);
@@ -308,7 +308,7 @@ impl<'q, 'r, C: Consumer> Pipeline<'q, 'r, C> {
     async fn build(&self, at: usize, leaf: &'q JoinStep, rows: &Strings, is_all: bool) -> Done<Leafed> {
         match is_all && leaf.narrows {
             true => {
-                let named = Named::of(self, leaf, self.before(at), rows)?;
+                let named = Named::of(self, leaf, self.before(at), rows).await?;
                 Built::of(self, leaf, Some(&named)).await
             }
             false => Built::of(self, leaf, None).await,
