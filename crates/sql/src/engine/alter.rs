@@ -105,6 +105,13 @@ impl AlterClause {
     pub(super) fn dropped_columns(&self) -> impl Iterator<Item = &str> {
         self.steps.iter().filter_map(|step| if let Step::Drop(name) = step { Some(name.as_str()) } else { None })
     }
+    /// Columns that are renamed or defined anew, by the names that they had.
+    pub(super) fn changed_columns(&self) -> impl Iterator<Item = &str> {
+        self.steps.iter().filter_map(|step| match step {
+            Step::Rename(name, _) | Step::Redefine(name, ..) => Some(name.as_str()),
+            _ => None,
+        })
+    }
     fn has_no_keys(&self) -> bool {
         self.foreign_keys.is_empty() && self.drop_keys.is_empty()
     }

@@ -15,7 +15,9 @@ use super::{
     errors::{self, Result},
     event::{self, Event, Events},
     foreign_key::{self, Rules},
-    grant_tables, information_schema, labels, performance_schema,
+    grant_tables,
+    histogram::{self, Histograms},
+    information_schema, labels, performance_schema,
     plan::shape::Shape,
     remake::fence::Copies,
     routine::{self, Kind, Routine, Routines},
@@ -94,6 +96,7 @@ pub struct Catalog {
     views: BTreeMap<(String, String), Rc<View>>,
     routines: Routines,
     events: Events,
+    pub histograms: Histograms,
     /// Tables that CREATE TABLE ... SELECT is filling, or left.
     unfinished: Vec<Rc<Table>>,
     /// Of ALTER TABLE.
@@ -124,7 +127,8 @@ impl Catalog {
             catalog.databases.insert(database.name.clone(), collation);
         }
         let mut hidden: BTreeMap<TableId, Rc<TableSchema>> = BTreeMap::new();
-        let (mut plain, mut views, mut routines, mut events) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        let (mut plain, mut views, mut routines) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut events, mut histograms) = (Vec::new(), Vec::new());
         for message in &dictionary.tables {
             let mut schema = TableSchema::try_from(message).map_err(|_| bad())?;
             if schema.columns.iter().any(|c| c.form != Form::Plain) {
@@ -139,6 +143,8 @@ impl Catalog {
                 routines.push(schema);
             } else if event::is_event(&schema) {
                 events.push(schema);
+            } else if histogram::is_histogram(&schema) {
+                histograms.push(schema);
             } else {
                 plain.push(schema);
             }
@@ -170,6 +176,10 @@ impl Catalog {
         catalog.views = view::views(views, &before.views)?;
         catalog.routines = routine::routines(routines, &before.routines)?;
         catalog.events = event::events(events, &before.events)?;
+        catalog.histograms = histogram::histograms(histograms, &before.histograms)?;
+        if catalog.histograms != before.histograms {
+            catalog.statistics.set_histograms(&catalog.histograms);
+        }
         catalog.counters = catalog.find(SYSTEM_DATABASE, super::auto_increment::TABLE);
         Ok(catalog)
     }

@@ -17,7 +17,9 @@ use super::{
     errors::{self, Result},
     exec::{Changed, Info},
     foreign_key::{clause::Clause, define},
-    full_text, grant_tables, performance_schema,
+    full_text, grant_tables,
+    histogram::define::Follows,
+    performance_schema,
     remake::fence,
     rules::{self, functional},
     session::{Scratch, Session},
@@ -30,8 +32,19 @@ const FILL_BATCH: u32 = 256;
 const FILL_ATTEMPTS: u32 = 50;
 
 impl SqlEngine {
-    /// Commits what is open and changes the schema.
+    /// Commits what is open and changes the schema; histograms go with their tables.
     pub(super) async fn define(&self, session: &mut Session, s: &mut Scratch, ddl: Ddl) -> Result<Changed> {
+        let before = self.catalog().await?;
+        if before.histograms.is_empty() {
+            return self.define_only(session, s, ddl).await;
+        }
+        let follows = Follows::of(&ddl, session.env.database.as_deref());
+        let done = Box::pin(self.define_only(session, s, ddl)).await?;
+        Box::pin(self.settle_histograms(&before, &follows)).await?;
+        Ok(done)
+    }
+
+    async fn define_only(&self, session: &mut Session, s: &mut Scratch, ddl: Ddl) -> Result<Changed> {
         let mut done = Changed::default();
         self.authorize_definition(session, &ddl).await?;
         self.end_transaction(session, true).await?;

@@ -299,6 +299,9 @@ impl SqlEngine {
                     {
                         cached = plan_digest(&catalog, &session.env, &s.digest)?;
                     }
+                    if matches!(&cached, Cached::Plan(plan) if plan.is_large(&catalog.statistics)) {
+                        cached = Cached::Structural;
+                    }
                     self.plans.borrow_mut().put(&s.digest.text, database, &catalog, planning, cached.clone());
                     cached
                 }

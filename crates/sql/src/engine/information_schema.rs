@@ -22,8 +22,10 @@ use super::{
     dispatch::SqlEngine,
     errors::Result,
     event,
-    expr::{Datum, Env, temporal::parse_datetime, zone::Zone},
-    foreign_key, grant_tables, labels, performance_schema,
+    expr::{Datum, Env, json, temporal::parse_datetime, zone::Zone},
+    foreign_key, grant_tables,
+    histogram::{Definition, Kept},
+    labels, performance_schema,
     processlist::{self, Process},
     reals, routine,
     rules::{self, functional},
@@ -43,7 +45,7 @@ pub fn is_virtual(schema: &TableSchema) -> bool {
     schema.database == DATABASE || schema.id == TableId::default() && others.contains(&schema.database.as_str())
 }
 
-/// Name and columns; a column that ends in `#` is a BIGINT UNSIGNED, in `-` a BIGINT, in `%` an INT UNSIGNED, in `+` a long text, all others are texts.
+/// Name and columns; a column that ends in `#` is a BIGINT UNSIGNED, in `-` a BIGINT, in `%` an INT UNSIGNED, in `+` a long text, in `!` a JSON document, all others are texts.
 const TABLES: &[(&str, &str)] = &[
     ("CHARACTER_SETS", "CHARACTER_SET_NAME DEFAULT_COLLATE_NAME DESCRIPTION MAXLEN%"),
     ("CHECK_CONSTRAINTS", "CONSTRAINT_CATALOG CONSTRAINT_SCHEMA CONSTRAINT_NAME CHECK_CLAUSE+"),
@@ -56,6 +58,7 @@ const TABLES: &[(&str, &str)] = &[
          CHARACTER_SET_NAME COLLATION_NAME COLUMN_TYPE+ COLUMN_KEY EXTRA PRIVILEGES COLUMN_COMMENT \
          GENERATION_EXPRESSION+ SRS_ID%",
     ),
+    ("COLUMN_STATISTICS", "SCHEMA_NAME TABLE_NAME COLUMN_NAME HISTOGRAM!"),
     ("COLUMN_PRIVILEGES", "GRANTEE TABLE_CATALOG TABLE_SCHEMA TABLE_NAME COLUMN_NAME PRIVILEGE_TYPE IS_GRANTABLE"),
     ("ENGINES", "ENGINE SUPPORT COMMENT TRANSACTIONS XA SAVEPOINTS"),
     (
@@ -167,18 +170,20 @@ fn column(i: usize, word: &str) -> Column {
         Some(b'%') => ColumnType::Int { bits: 32, unsigned: true },
         Some(b'$') => ColumnType::Int { bits: 32, unsigned: false },
         Some(b'+') => ColumnType::Text { length: u32::MAX, collation },
+        Some(b'!') => ColumnType::Json,
         Some(b'@') => ColumnType::DateTime { decimals: 0 },
         Some(b'^') if word.ends_with("^^") => ColumnType::Timestamp { decimals: 2 },
         Some(b'^') => ColumnType::Timestamp { decimals: 0 },
         Some(b'=') => label_type(word.trim_end_matches('=')),
         _ => ColumnType::VarChar { length: TEXT_CHARS, collation },
     };
-    Column { nullable: i > 0, ..Column::new(word.trim_end_matches(['#', '-', '%', '$', '+', '@', '^', '=']), ty) }
+    Column { nullable: i > 0, ..Column::new(word.trim_end_matches(['#', '-', '%', '$', '+', '!', '@', '^', '=']), ty) }
 }
 
 /// Names that MySQL's file systems tell apart by their letters are compared by these.
 fn collation_of(word: &str) -> Collation {
-    const ENDS: [&str; 6] = ["_CATALOG", "_SCHEMA", "TABLE_NAME", "_OBJECT_TABLE", "DEFINER", "TIME_ZONE"];
+    const ENDS: [&str; 7] =
+        ["SCHEMA_NAME", "_CATALOG", "_SCHEMA", "TABLE_NAME", "_OBJECT_TABLE", "DEFINER", "TIME_ZONE"];
     if ENDS.iter().any(|end| word.ends_with(end)) { Collation::Utf8mb3Bin } else { Collation::Utf8mb3GeneralCi }
 }
 
@@ -249,7 +254,8 @@ fn yes(on: bool) -> Datum<'static> {
 
 /// Whether the table is one of those that never have a row: Apus has nothing of the kind.
 pub fn is_always_empty(schema: &TableSchema) -> bool {
-    const WITH_ROWS: [&str; 25] = [
+    const WITH_ROWS: [&str; 26] = [
+        "COLUMN_STATISTICS",
         USER_ATTRIBUTES,
         "EVENTS",
         "PARAMETERS",
@@ -318,6 +324,10 @@ fn rows(schema: &TableSchema, catalog: &Catalog, env: &Env) -> Vec<Row> {
             tables().map(|t| table_row(t)).chain(views).chain(own).collect()
         }
         "COLUMNS" => tables().chain(views().map(|v| &v.table)).flat_map(|t| column_rows(t, me)).collect(),
+        "COLUMN_STATISTICS" => {
+            let of = |kept: &Rc<Kept>| catalog.find(&kept.database, &kept.definition.table).filter(|t| sees(t));
+            catalog.histograms.values().filter(|kept| of(kept).is_some()).map(|kept| histogram_row(kept)).collect()
+        }
         "ROUTINES" => routine::show::routine_rows(catalog, env),
         "PARAMETERS" => routine::show::parameter_rows(catalog, env),
         "TRIGGERS" => trigger::show::rows(catalog, env),
@@ -403,6 +413,11 @@ fn column_privileges(me: &Identity) -> Vec<Row> {
 
 fn schema_row(name: &str, collation: Collation) -> Row {
     vec![text("def"), text(name), text(collation.charset().name()), text(collation.name()), Datum::Null, text("NO")]
+}
+
+fn histogram_row(kept: &Kept) -> Row {
+    let Definition { table, column, histogram } = &kept.definition;
+    vec![text(kept.database.clone()), text(table.clone()), text(column.clone()), json::datum(&histogram.document())]
 }
 
 /// How accounts are proved, and where rows are: name and description.

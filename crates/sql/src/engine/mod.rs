@@ -53,6 +53,7 @@ pub mod foreign_key;
 pub mod full_text;
 mod grant_tables;
 mod hint;
+mod histogram;
 pub mod information_schema;
 pub mod join_size;
 mod key_parts;

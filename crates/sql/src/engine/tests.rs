@@ -302,7 +302,7 @@ fn plans() {
 fn steps(sql: &str) -> String {
     use super::plan::{
         access::Path,
-        query::{Leaf, StepKind},
+        query::{JoinKind, Leaf, StepKind},
     };
     let plan = match plan_text(&catalog(), &env(), sql, Vec::new()) {
         Ok(Plan::Select(plan)) => plan,
@@ -331,7 +331,13 @@ fn steps(sql: &str) -> String {
                 (None, 0, None) => String::new(),
                 (None, n, _) => format!(" hash {n}"),
             };
-            format!("{}{leaf}{how}", if step.is_left { "left " } else { "" })
+            let kind = match step.kind {
+                JoinKind::Inner => "",
+                JoinKind::Left => "left ",
+                JoinKind::Semi => "semi ",
+                JoinKind::Anti => "anti ",
+            };
+            format!("{kind}{leaf}{how}")
         }
     };
     let list: Vec<String> = join.steps.iter().map(|s| step(&s.kind)).collect();
@@ -360,9 +366,33 @@ fn joins_are_reached_by_keys() {
         ("SELECT id FROM sbtest1 WHERE k = (SELECT MAX(a) FROM pair)", "sbtest1 from index 1 =1"),
         ("SELECT id FROM sbtest1 WHERE EXISTS (SELECT 1 FROM pair WHERE a = id)", "sbtest1 from index 0 =0, subquery"),
         ("SELECT id FROM sbtest1 WHERE id IN (SELECT a FROM pair)", "derived, sbtest1 by key"),
-        ("SELECT id FROM sbtest1 WHERE id NOT IN (SELECT a FROM pair)", "sbtest1 from index 0 =0, subquery"),
+        (
+            "SELECT id FROM sbtest1 WHERE id NOT IN (SELECT a FROM pair)",
+            "sbtest1 from index 0 =0, anti pair by index 0 =1",
+        ),
+        ("SELECT id FROM sbtest1 WHERE id NOT IN (SELECT c FROM pair)", "sbtest1 from index 0 =0, subquery"),
+        (
+            "SELECT id FROM sbtest1 WHERE EXISTS (SELECT 1 FROM pair WHERE n = k)",
+            "sbtest1 from index 0 =0, semi pair hash 1",
+        ),
+        (
+            "SELECT id FROM sbtest1 WHERE NOT EXISTS (SELECT 1 FROM pair WHERE n = k)",
+            "sbtest1 from index 0 =0, anti pair hash 1",
+        ),
+        (
+            "SELECT id FROM sbtest1 WHERE NOT EXISTS (SELECT 1 FROM pair WHERE n > k)",
+            "sbtest1 from index 0 =0, anti pair from index 0 =0",
+        ),
+        (
+            "SELECT id FROM sbtest1 WHERE NOT EXISTS (SELECT 1 FROM pair WHERE n = k LIMIT 1)",
+            "sbtest1 from index 0 =0, subquery",
+        ),
+        ("SELECT id, EXISTS (SELECT 1 FROM pair WHERE n = k) FROM sbtest1", "sbtest1 from index 0 =0, subquery"),
         ("SELECT id FROM sbtest1 WHERE id = 3 AND k IN (SELECT a FROM pair)", "sbtest1 from key, derived hash 1"),
-        ("SELECT id FROM sbtest1 WHERE id IN (SELECT a FROM pair WHERE n = k)", "sbtest1 from index 0 =0, subquery"),
+        (
+            "SELECT id FROM sbtest1 WHERE id IN (SELECT a FROM pair WHERE n = k)",
+            "sbtest1 from index 0 =0, semi pair by index 0 =1",
+        ),
         ("SELECT id FROM sbtest1 WHERE 1 = 1 AND id = 4 AND EXISTS (SELECT 1)", "nothing, sbtest1 from key"),
         ("SELECT x.n FROM (SELECT COUNT(*) n FROM pair) x", "derived"),
         // Tables of derived tables stand in the block around.

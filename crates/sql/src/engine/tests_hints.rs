@@ -25,7 +25,7 @@ fn weighed() -> Catalog {
     let catalog = catalog();
     for (name, rows) in [("sbtest1", 10_000.0), ("pair", 50.0)] {
         let table = catalog.table("d", name).unwrap();
-        catalog.statistics.set(&table, Known { rows, indexes: Vec::new() });
+        catalog.statistics.set(&table, Known { rows, ..Known::default() });
     }
     catalog
 }

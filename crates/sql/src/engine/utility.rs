@@ -3,15 +3,16 @@
 use super::{
     absent, account_parse, account_random,
     assignments::split_assignments,
+    authorize::database_denied,
     characteristics::{Isolation, access_mode},
-    ddl,
+    ddl::{self, Name},
     digest::{Form, Syntax},
     dispatch::SqlEngine,
     errors::{self, Result},
     event,
     exec::{self, next_savepoint},
     expr::Datum,
-    information_schema,
+    histogram, information_schema,
     planning::plan_text,
     routine,
     session::{Scratch, Session},
@@ -320,6 +321,13 @@ impl SqlEngine {
         let verb = t.identifier()?.to_ascii_lowercase();
         let _ = t.word("local") || t.word("no_write_to_binlog");
         t.expect("table")?;
+        let at = t.position();
+        if verb == "analyze"
+            && let Some((tables, clause)) = histogram::clause::of_statement(t)?
+        {
+            return Box::pin(self.analyze_values(session, tables, &clause, out)).await;
+        }
+        t.rewind(at);
         let mut rows = Vec::new();
         loop {
             let (database, table) = t.name()?;
@@ -337,7 +345,10 @@ impl SqlEngine {
             let failed = match catalog.table(&database, &table) {
                 Ok(found) if verb == "analyze" && !information_schema::is_virtual(&found.schema) => {
                     let gathered = catalog.statistics.gather(&self.client, &found, true).await;
-                    gathered.err().map(|e| errors::from_client(&e))
+                    match gathered {
+                        Ok(()) => Box::pin(self.renew_histograms(session, &found, out)).await.err(),
+                        Err(e) => Some(errors::from_client(&e)),
+                    }
                 }
                 Ok(_) => None,
                 Err(_) if verb == "check" && catalog.view(&database, &table).is_some() => {
@@ -365,6 +376,42 @@ impl SqlEngine {
         super::show::table(session, out, &["Table", "Op", "Msg_type", "Msg_text"], &rows);
         Ok(())
     }
+
+    /// ANALYZE TABLE with histograms.
+    async fn analyze_values(
+        &self,
+        session: &mut Session,
+        tables: Vec<Name>,
+        clause: &histogram::clause::Clause,
+        out: &mut Output<'_>,
+    ) -> Result<()> {
+        let default = session.env.database.clone().unwrap_or_default();
+        let mut named =
+            tables.into_iter().map(|(database, table)| (database.unwrap_or_else(|| default.clone()), table));
+        let (database, table) = named.next().unwrap_or_default();
+        let others: Vec<_> = named.collect();
+        if others.contains(&(database.clone(), table.clone())) {
+            return Err(errors::not_unique_table(&table));
+        }
+        if database.eq_ignore_ascii_case(information_schema::DATABASE) {
+            return Err(database_denied(&session.env, &database));
+        }
+        self.require_on_table(session, (&database, &table), Privileges::SELECT.union(Privileges::INSERT)).await?;
+        self.end_transaction(session, true).await?;
+        let (name, said) = if others.is_empty() {
+            let said = self.change_histograms(session, (&database, &table), clause, out).await?;
+            (format!("{database}.{table}"), said)
+        } else {
+            let text = "Only one table can be specified while modifying histogram statistics.";
+            (String::new(), vec![("Error", text.to_owned())])
+        };
+        let row = |(kind, text): (&str, String)| {
+            [name.clone(), "histogram".to_owned(), kind.to_owned(), text].map(Some).to_vec()
+        };
+        let rows: Vec<_> = said.into_iter().map(row).collect();
+        super::show::table(session, out, &["Table", "Op", "Msg_type", "Msg_text"], &rows);
+        Ok(())
+    }
 }
 
 /// Behind the tables of ANALYZE, CHECK, OPTIMIZE and REPAIR: how thorough it is to be, which makes no difference here.
@@ -374,9 +421,6 @@ fn maintenance_options(verb: &str, t: &mut Tokens) -> Result<()> {
         "repair" => &["quick", "extended", "use_frm"],
         _ => &[],
     };
-    if verb == "analyze" && (t.peek_word("update") || t.peek_word("drop")) {
-        return Err(errors::not_supported("histograms"));
-    }
     while !t.at_end() {
         if verb == "check" && t.word("for") {
             t.expect("upgrade")?;

@@ -32,7 +32,12 @@ pub fn push(out: &mut Vec<u8>, value: &Json) {
             }
             out.push(b'}');
         }
-        Json::Date(_) | Json::DateTime(..) | Json::Time(_) | Json::Opaque(..) => {
+        Json::Opaque(..) => {
+            let mut text = Vec::new();
+            push_unquoted(&mut text, value);
+            push_quoted(out, &String::from_utf8_lossy(&text));
+        }
+        Json::Date(_) | Json::DateTime(..) | Json::Time(_) => {
             out.push(b'"');
             push_unquoted(out, value);
             out.push(b'"');
@@ -130,8 +135,13 @@ pub fn push_pretty(out: &mut Vec<u8>, value: &Json, level: usize) {
 }
 
 fn push_base64(out: &mut Vec<u8>, bytes: &[u8]) {
+    /// Characters of a line.
+    const LINE: usize = 76;
     const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    for chunk in bytes.chunks(3) {
+    for (at, chunk) in bytes.chunks(3).enumerate() {
+        if at > 0 && (at * 4).is_multiple_of(LINE) {
+            out.push(b'\n');
+        }
         let bits = chunk.iter().fold(0u32, |n, &b| n << 8 | u32::from(b)) << (8 * (3 - chunk.len()));
         for i in 0..4 {
             let digit = DIGITS[(bits >> (18 - 6 * i) & 63) as usize];

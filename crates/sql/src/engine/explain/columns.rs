@@ -392,7 +392,7 @@ mod tests {
     fn keys_and_what_is_left_of_rows_are_told() {
         let catalog = catalog();
         for (name, rows) in [("sbtest1", 10_000.0), ("pair", 50.0)] {
-            catalog.statistics.set(&catalog.table("d", name).unwrap(), Known { rows, indexes: Vec::new() });
+            catalog.statistics.set(&catalog.table("d", name).unwrap(), Known { rows, ..Known::default() });
         }
         for (sql, want) in [
             ("SELECT c FROM sbtest1 WHERE id = 1", &["sbtest1 const PRIMARY PRIMARY 4 const 1 100.00"][..]),

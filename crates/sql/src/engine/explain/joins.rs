@@ -4,7 +4,7 @@ use super::{
     super::{
         exec::probe::{self, Of},
         expr::Expr,
-        plan::query::{JoinStep, Leaf},
+        plan::query::{JoinKind, JoinStep, Leaf},
     },
     names::{Name, Names, either_way},
     steps::{Step, filtered, texts},
@@ -19,7 +19,7 @@ pub struct Sides<'s> {
 
 /// The step that joins the rows of a leaf.
 pub fn joined(leaf: &JoinStep, outer: Step, inner: Step, sides: &Sides<'_>, names: &Names<'_>) -> Step {
-    let kind = if leaf.is_left { "left join" } else { "inner join" };
+    let kind = word(leaf.kind);
     let step = |operation: String, algorithm, inner| {
         Step::new(operation, "join", vec![outer, inner])
             .says("join_type", Json::text(kind))
@@ -36,7 +36,13 @@ pub fn joined(leaf: &JoinStep, outer: Step, inner: Step, sides: &Sides<'_>, name
         return step(format!("Nested loop {kind}"), "nested_loop", inner);
     }
     let (hashed, extra) = matched(leaf, sides, names);
-    let mut operation = format!("{} hash join ", if leaf.is_left { "Left" } else { "Inner" });
+    let mut operation = match leaf.kind {
+        JoinKind::Inner => "Inner hash join ",
+        JoinKind::Left => "Left hash join ",
+        JoinKind::Semi => "Hash semijoin ",
+        JoinKind::Anti => "Hash antijoin ",
+    }
+    .to_owned();
     operation += &all_of(&hashed, names).unwrap_or_else(|| "(no condition)".to_owned());
     if let Some(extra) = all_of(&extra, names) {
         operation += &format!(", extra conditions: {extra}");
@@ -46,6 +52,15 @@ pub fn joined(leaf: &JoinStep, outer: Step, inner: Step, sides: &Sides<'_>, name
         .says("hash_condition", of(&hashed))
         .says("join_columns", texts(names.columns_in([hashed, extra.clone()].concat())));
     if extra.is_empty() { step } else { step.says("extra_condition", of(&extra)) }
+}
+
+fn word(kind: JoinKind) -> &'static str {
+    match kind {
+        JoinKind::Inner => "inner join",
+        JoinKind::Left => "left join",
+        JoinKind::Semi => "semijoin",
+        JoinKind::Anti => "antijoin",
+    }
 }
 
 /// Conditions as one.

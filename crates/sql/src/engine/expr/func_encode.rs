@@ -73,7 +73,7 @@ fn to_base64(bytes: &[u8]) -> Vec<u8> {
 }
 
 /// `None` for what is no base 64; white space does not count.
-fn from_base64(text: &[u8]) -> Option<Vec<u8>> {
+pub fn from_base64(text: &[u8]) -> Option<Vec<u8>> {
     let text: Vec<u8> = text.iter().copied().filter(|b| !b.is_ascii_whitespace()).collect();
     if !text.len().is_multiple_of(4) {
         return None;

@@ -14,7 +14,7 @@ pub mod fold;
 pub mod func;
 mod func_calendar;
 pub mod func_clock;
-mod func_encode;
+pub mod func_encode;
 mod func_math;
 mod func_net;
 mod func_regexp;
@@ -173,6 +173,17 @@ impl CompareOp {
             CompareOp::LtEq => o.is_le(),
             CompareOp::Gt => o.is_gt(),
             CompareOp::GtEq => o.is_ge(),
+        }
+    }
+    /// What holds of two values where this one does not.
+    pub fn negated(self) -> CompareOp {
+        match self {
+            CompareOp::Eq => CompareOp::NotEq,
+            CompareOp::NotEq => CompareOp::Eq,
+            CompareOp::Lt => CompareOp::GtEq,
+            CompareOp::LtEq => CompareOp::Gt,
+            CompareOp::Gt => CompareOp::LtEq,
+            CompareOp::GtEq => CompareOp::Lt,
         }
     }
     /// With the sides exchanged.

@@ -37,6 +37,20 @@ pub enum Path {
     Union { index: IndexNo, columns: Vec<u16>, alternatives: Vec<Interval> },
 }
 
+impl Path {
+    /// Whether its keys have such a part.
+    pub fn is_led_by(&self, is_part: impl Fn(&Expr) -> bool) -> bool {
+        let is = |e: &Expr| e.any(&is_part);
+        match self {
+            Path::Points { values, .. } => values.iter().flatten().any(is),
+            Path::Range { equal, low, high, .. } => equal.iter().any(is) || low.iter().chain(high).any(|(e, _)| is(e)),
+            Path::Union { alternatives, .. } => {
+                alternatives.iter().flat_map(|i| i.low.iter().chain(&i.high)).any(|(e, _)| is(e))
+            }
+        }
+    }
+}
+
 /// A limit with whether it is included.
 pub type Limit = Option<(Expr, bool)>;
 

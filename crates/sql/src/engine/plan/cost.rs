@@ -9,6 +9,7 @@ use super::{
 };
 use crate::engine::{
     expr::{CompareOp, Datum, Expr},
+    histogram::part::of_condition,
     statistics::{Known, Statistics},
 };
 
@@ -19,9 +20,28 @@ const ROWS_OF_A_GROUP: f64 = 4.0;
 
 /// Which part of the rows satisfies a condition on one table. `fetched`: the columns that the condition names by place; `None`: it names them as the table does.
 pub fn part(e: &Expr, known: &Known, fetched: Option<&[u16]>) -> f64 {
-    let number = |place: u16| fetched.map_or(Some(place), |list| list.get(usize::from(place)).copied());
-    let column = |e: &Expr| if let Expr::Column(c) = e { known.values_of(number(c.slot)?) } else { None };
-    let equal = |e: &Expr| column(e).map_or(0.1, |values| 1.0 / values.max(1.0));
+    let Some(fetched) = fetched else { return part_of(e, known) };
+    let mut of_table = e.clone();
+    of_table.walk_mut(&mut |e| {
+        if let Expr::Column(c) = e {
+            c.slot = fetched.get(usize::from(c.slot)).copied().unwrap_or(u16::MAX);
+        }
+    });
+    part_of(&of_table, known)
+}
+
+/// By histograms, by the rows of a sample, or as a guess.
+fn part_of(e: &Expr, known: &Known) -> f64 {
+    let of_histogram = of_condition(e, &|column| known.histogram(column));
+    // Where there are histograms, each condition is asked of its own first.
+    let is_compound = matches!(e, Expr::And(_) | Expr::Or(_)) && !known.histograms.is_empty();
+    let of_sample = || known.sample.as_ref().filter(|_| !is_compound)?.part(e);
+    of_histogram.or_else(of_sample).unwrap_or_else(|| guess(e, known))
+}
+
+fn guess(e: &Expr, known: &Known) -> f64 {
+    let column = |e: &Expr| if let Expr::Column(c) = e { known.equal_to(c.slot) } else { None };
+    let equal = |e: &Expr| column(e).unwrap_or(0.1);
     let negated = |part: f64, is: bool| if is { 1.0 - part } else { part };
     match e {
         Expr::Compare(CompareOp::Eq, a, b, _) | Expr::NullSafeEq(a, b, _) => equal(a).min(equal(b)),
@@ -31,9 +51,9 @@ pub fn part(e: &Expr, known: &Known, fetched: Option<&[u16]>) -> f64 {
         Expr::In { expr, list, negated: is, .. } => negated((equal(expr) * list.len() as f64).min(0.5), *is),
         Expr::Like { negated: is, .. } => negated(0.1, *is),
         Expr::IsNull { negated: is, .. } => negated(0.1, *is),
-        Expr::And(list) => list.iter().map(|e| part(e, known, fetched)).product(),
-        Expr::Or(list) => list.iter().map(|e| part(e, known, fetched)).sum::<f64>().min(0.9),
-        Expr::Not(e) => 1.0 - part(e, known, fetched),
+        Expr::And(list) => list.iter().map(|e| part_of(e, known)).product(),
+        Expr::Or(list) => list.iter().map(|e| part_of(e, known)).sum::<f64>().min(0.9),
+        Expr::Not(e) => 1.0 - part_of(e, known),
         _ => 0.5,
     }
 }
@@ -43,12 +63,14 @@ pub fn read_by(path: &Path, known: &Known) -> f64 {
     let rows = match path {
         Path::Points { values, rows: true, .. } => values.len() as f64,
         Path::Points { values, .. } => values.iter().map(|list| list.len() as f64).product(),
-        Path::Range { index, equal, low, high, .. } => {
+        Path::Range { index, columns, equal, low, high, .. } => {
             let bounds = match (low, high) {
                 (Some(_), Some(_)) => 0.2,
                 (None, None) => 1.0,
                 _ => 0.33,
             };
+            let column = columns.get(equal.len()).copied();
+            let bounds = column.and_then(|column| known.within(column, low, high)).unwrap_or(bounds);
             bounds * if equal.is_empty() { known.rows } else { known.rows_of(*index, equal.len()) }
         }
         Path::Union { index, alternatives, .. } => {

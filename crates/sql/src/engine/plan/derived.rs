@@ -406,8 +406,14 @@ impl Planner<'_> {
         };
         let scope = Rc::new(Scope::of(visible));
         self.frames.show(&scope);
-        let item =
-            Item { origin: Origin::Derived(derived), firsts: vec![0], left: None, is_straight: false, uses: None };
+        let item = Item {
+            origin: Origin::Derived(derived),
+            firsts: vec![0],
+            left: None,
+            exists: None,
+            is_straight: false,
+            uses: None,
+        };
         let level = Level { items: vec![item], ..Level::default() };
         let columns = Columns { planner: self, scope: &scope, text: "", is_shapeless: false };
         let outputs: Vec<Output> = scope.star().into_iter().map(|c| columns.output(c.expr, c.name)).collect();

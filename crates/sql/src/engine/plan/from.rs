@@ -40,8 +40,10 @@ pub struct Item {
     pub origin: Origin,
     /// First slots of its tables.
     pub firsts: Vec<u16>,
-    /// Joined by LEFT JOIN with these conditions.
+    /// Joined by LEFT JOIN with these conditions, or asked whether there is such a row.
     pub left: Option<Vec<Expr>>,
+    /// It stood behind EXISTS (true) or NOT EXISTS: its rows are not wanted.
+    pub exists: Option<bool>,
     /// STRAIGHT_JOIN: not before what is written before it.
     pub is_straight: bool,
     /// What hints say of it.
@@ -152,7 +154,14 @@ fn outer(mut left: Level, mut right: Level, mut on: Vec<Expr>) -> Level {
             left.items.push(Item { left: Some(on), ..one });
         }
     } else {
-        left.items.push(Item { origin: Origin::Nested(right), firsts, left: Some(on), is_straight: false, uses: None });
+        left.items.push(Item {
+            origin: Origin::Nested(right),
+            firsts,
+            left: Some(on),
+            exists: None,
+            is_straight: false,
+            uses: None,
+        });
     }
     left
 }
@@ -331,7 +340,7 @@ impl From<'_, '_> {
         let end = usize::from(first) + table.schema.columns.len();
         let next = u16::try_from(end).ok().filter(|end| *end < COMPUTED);
         self.next.set(next.ok_or_else(|| errors::not_supported("joins of this many columns"))?);
-        let item = Item { origin, firsts: vec![first], left: None, is_straight: false, uses };
+        let item = Item { origin, firsts: vec![first], left: None, exists: None, is_straight: false, uses };
         let database = table.schema.database.clone();
         let visible = Visible { shown, database, table, first, is_nullable: false, beneath: None };
         let scope = Scope::of(visible);

@@ -17,7 +17,7 @@ use super::{
     derived, disjunction,
     from::{Item, Level, Origin},
     order,
-    query::{Derived, Given, HashKey, Join, JoinStep, Leaf, Step, StepKind},
+    query::{Derived, Given, HashKey, Join, JoinKind, JoinStep, Leaf, Step, StepKind},
     scope::{COMPUTED, Frame, Scope},
     semi_join,
 };
@@ -65,6 +65,7 @@ impl<'l, 'a> Lowering<'l, 'a> {
     /// `needed`: slots that are wanted of the joined row.
     pub fn plan(mut self, mut level: Level, needed: Vec<u16>, reads: &mut Vec<Rc<Table>>) -> Bound<(Join, Vec<Given>)> {
         semi_join::join(&mut level, &mut self.scope, &mut self.computed, &needed);
+        semi_join::exists(&mut level, &mut self.scope, &mut self.computed, &needed);
         let mut all = needed;
         collect(&level, &mut all);
         for subquery in self.computed.iter().flatten() {
@@ -441,12 +442,19 @@ impl<'l, 'a> Lowering<'l, 'a> {
         built.firsts.extend(&item.firsts);
         let mut matches = matches;
         matches.iter_mut().chain(&mut unasked).for_each(|e| e.project(&built.columns));
-        let is_left = item.left.is_some();
+        let kind = match item.exists {
+            Some(true) => JoinKind::Semi,
+            Some(false) => JoinKind::Anti,
+            None if item.left.is_some() => JoinKind::Left,
+            None => JoinKind::Inner,
+        };
+        let narrows = weighed.is_some_and(|step| step.narrows) && !keys.is_empty();
         let shown = self.scope.of_slot(first).map(|t| t.shown.clone()).unwrap_or_default();
         let step = JoinStep {
             leaf,
             shown,
-            is_left,
+            kind,
+            narrows,
             scan,
             own: own.and_then(all_of),
             lookup,
@@ -467,12 +475,12 @@ impl<'l, 'a> Lowering<'l, 'a> {
         built.steps.push(Step { kind, layout, filter: None });
     }
 
-    /// Whether a condition is better asked of fewer rows: its subqueries are run for each of them.
+    /// Whether a condition is better asked of fewer rows: its subqueries are run, or looked into, for each of them.
     fn may_wait(&self, built: &Built, e: &Expr) -> bool {
         let mut slots = Vec::new();
         e.columns(&mut slots);
         let subquery = |slot: &u16| self.computed.get(usize::from(slot.checked_sub(COMPUTED)?))?.as_ref();
-        built.is_to_shrink && slots.iter().filter_map(subquery).any(|s| derived::is_correlated(&s.query))
+        built.is_to_shrink && slots.iter().filter_map(subquery).next().is_some()
     }
 
     /// A step for a subquery, unless it has one.
@@ -537,6 +545,7 @@ fn item_of(item: &Item) -> Item {
         origin: Origin::Nested(level),
         firsts: item.firsts.clone(),
         left: None,
+        exists: None,
         is_straight: false,
         uses: item.uses.clone(),
     }
@@ -572,14 +581,7 @@ fn read_by(derived: &Derived, reads: &mut Vec<Rc<Table>>) {
 
 /// Whether keys of the path are made of the row so far.
 fn reads_outer(path: &Path) -> bool {
-    let is = |e: &Expr| e.any(|e| matches!(e, Expr::Outer(_)));
-    match path {
-        Path::Points { values, .. } => values.iter().flatten().any(is),
-        Path::Range { equal, low, high, .. } => equal.iter().any(is) || low.iter().chain(high).any(|(e, _)| is(e)),
-        Path::Union { alternatives, .. } => {
-            alternatives.iter().flat_map(|i| i.low.iter().chain(&i.high)).any(|(e, _)| is(e))
-        }
-    }
+    path.is_led_by(|e| matches!(e, Expr::Outer(_)))
 }
 
 /// Whether a condition is not true where all these columns are NULL.

@@ -35,7 +35,7 @@ pub mod view;
 mod weigh;
 pub mod window;
 
-use crate::engine::expr::coercion;
+use crate::engine::{expr::coercion, statistics::Statistics};
 use std::{
     borrow::Cow,
     cell::{Cell, RefCell},
@@ -187,6 +187,13 @@ impl Plan {
     /// It reads several tables: in which order is for their sizes to say.
     pub fn is_weighed(&self) -> bool {
         self.reading().is_some_and(|select| select.reads.len() > 1)
+    }
+
+    /// It joins tables as a whole, and one of them is so large that planning it each time for its own values costs little beside running it.
+    pub fn is_large(&self, statistics: &Statistics) -> bool {
+        const ROWS_MIN: f64 = 20_000.0;
+        let is_large = |table: &Rc<Table>| statistics.of(table).is_some_and(|known| known.rows >= ROWS_MIN);
+        self.is_weighed() && !self.is_by_key() && self.tables().any(is_large)
     }
 
     /// It is more than a read.

@@ -12,7 +12,7 @@ use apus_types::{filter, schema::TableSchema};
 use super::access::{BoundPath, Interval, Limit, alternatives_of, bind_range, bind_union};
 use crate::engine::{
     errors::Result,
-    expr::{CompareOp, Context, Expr},
+    expr::{CompareOp, Context, Datum, Expr},
 };
 
 /// One test; columns are those of the table.
@@ -50,6 +50,15 @@ impl Pushed {
             }
         }
         pushed
+    }
+
+    /// With one more: a column has one of these values.
+    pub fn and_values<'v>(&self, column: u16, values: impl Iterator<Item = &'v Datum<'static>>) -> Pushed {
+        let limit = |value: &Datum<'static>| Some((Expr::Const(value.clone()), true));
+        let alternatives = values.map(|value| Interval { low: limit(value), high: limit(value) }).collect();
+        let mut more = self.clone();
+        more.tests.push(Test::Ranges { column, alternatives, negated: false });
+        more
     }
 
     pub fn tests(&self) -> &[Test] {

@@ -152,14 +152,39 @@ pub struct HashKey {
     pub collation: Collation,
 }
 
+/// What becomes of a row so far.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum JoinKind {
+    /// It goes on with each match.
+    Inner,
+    /// Without a match it goes on with NULLs.
+    Left,
+    /// It goes on once if there is a match.
+    Semi,
+    /// It goes on if there is none.
+    Anti,
+}
+
+impl JoinKind {
+    /// A row without a match goes on.
+    pub fn keeps(self) -> bool {
+        matches!(self, JoinKind::Left | JoinKind::Anti)
+    }
+    /// Whether more matches are looked for behind one.
+    pub fn wants_all(self) -> bool {
+        matches!(self, JoinKind::Inner | JoinKind::Left)
+    }
+}
+
 /// One more leaf for the row so far.
 #[derive(Debug)]
 pub struct JoinStep {
     pub leaf: Leaf,
     /// Name of the table in the statement.
     pub shown: String,
-    /// A row without a match goes on with NULLs.
-    pub is_left: bool,
+    pub kind: JoinKind,
+    /// The rows so far are expected to be fewer than those of the leaf: of these only those are kept that they name.
+    pub narrows: bool,
     /// How all rows of the leaf are read, where it is a table; with what it alone must satisfy.
     pub scan: Option<Access>,
     /// Condition on the leaf's row alone, where it is no table.

@@ -105,6 +105,7 @@ impl Lowering<'_, '_> {
             ways: Vec::new(),
             after,
             is_left,
+            exists: item.exists,
             is_bound: false,
             no_hash: item.uses.as_ref().is_some_and(|uses| uses.no_hash),
         };

@@ -5,6 +5,7 @@ use std::rc::Rc;
 use super::{
     Run, derived,
     gather::{Gather, Side},
+    named::Named,
     parted::Spilled,
     pipeline::{Consumer, Pipeline, context, is_virtual, passes},
 };
@@ -59,12 +60,16 @@ impl Leafed {
 pub struct Probed(Vec<u32>);
 
 impl Built {
-    /// Reads the leaf: into memory, or into files.
-    pub async fn of<C: Consumer>(pipeline: &Pipeline<'_, '_, C>, leaf: &JoinStep) -> Done<Leafed> {
+    /// Reads the leaf: into memory, or into files. `named`: of a table only the rows that others name.
+    pub async fn of<C: Consumer>(
+        pipeline: &Pipeline<'_, '_, C>,
+        leaf: &JoinStep,
+        named: Option<&Named>,
+    ) -> Done<Leafed> {
         let (run, env) = (pipeline.run, pipeline.run.env);
         let (side, is_shared) = match &leaf.leaf {
             Leaf::Table { .. } if is_virtual(leaf) => (Side::Memory(Rc::new(of_virtual(pipeline, leaf).await?)), false),
-            Leaf::Table { .. } => (of_table(pipeline, leaf).await?, false),
+            Leaf::Table { .. } => (of_table(pipeline, leaf, named).await?, false),
             Leaf::Derived(derived) => {
                 let empty = RowLayout::new([]);
                 let cx = context(run, pipeline.given, &empty, &[]);
@@ -195,7 +200,7 @@ impl Built {
     }
 
     /// Looks the rows of a batch up.
-    pub fn probe<C: Consumer>(
+    pub async fn probe<C: Consumer>(
         &self,
         pipeline: &Pipeline<'_, '_, C>,
         leaf: &JoinStep,
@@ -207,7 +212,10 @@ impl Built {
             return Ok(Probed(heads));
         }
         let mut key = Vec::new();
-        for row in batch.iter() {
+        for (at, row) in batch.iter().enumerate() {
+            if at % ROWS_IN_A_ROW == ROWS_IN_A_ROW - 1 {
+                pipeline.run.breathe(ROWS_IN_A_ROW).await?;
+            }
             let cx = context(pipeline.run, pipeline.given, before, row);
             let found = push_key(&leaf.keys, |k| &k.outer, &cx, &mut key)?.then(|| self.keys.number(&key)).flatten();
             heads.push(found.map_or(NONE, |number| self.heads[number]));
@@ -250,7 +258,7 @@ pub fn push_key<'k>(
 }
 
 /// All rows of a table that satisfy its own conditions.
-async fn of_table<C: Consumer>(pipeline: &Pipeline<'_, '_, C>, leaf: &JoinStep) -> Done<Side> {
+async fn of_table<C: Consumer>(pipeline: &Pipeline<'_, '_, C>, leaf: &JoinStep, named: Option<&Named>) -> Done<Side> {
     let run = pipeline.run;
     let (Leaf::Table { table, columns }, Some(access)) = (&leaf.leaf, &leaf.scan) else {
         return Err(errors::internal("a leaf that is no table").into());
@@ -261,10 +269,12 @@ async fn of_table<C: Consumer>(pipeline: &Pipeline<'_, '_, C>, leaf: &JoinStep) 
     let mut s = Scratch::default();
     let mut rows = Gather::new(run, pipeline.given, leaf);
     access.path.bind(&table.schema, &context(run, pipeline.given, &leaf.row, &[]), &mut s.bound)?;
-    access.pushed.bind(&table.schema, &context(run, pipeline.given, &leaf.row, &[]), &mut s.bound)?;
-    if s.bound.empty {
+    let pushed = named.and_then(|named| named.pushed.as_ref()).unwrap_or(&access.pushed);
+    pushed.bind(&table.schema, &context(run, pipeline.given, &leaf.row, &[]), &mut s.bound)?;
+    if s.bound.empty || named.is_some_and(Named::is_empty) {
         return Ok(rows.end().await?);
     }
+    let mut key = Vec::new();
     let filter = fold::for_rows(access.unanswered(&s.bound), usize::MAX, &context(run, pipeline.given, &leaf.row, &[]));
     let seen = run.seen(&table.schema);
     let columns = Some(columns.as_slice());
@@ -272,7 +282,13 @@ async fn of_table<C: Consumer>(pipeline: &Pipeline<'_, '_, C>, leaf: &JoinStep) 
     while source.next(&mut s).await? {
         run.env.may_go_on()?;
         for row in s.rows.iter().flatten() {
-            if passes(filter.as_deref(), &context(run, pipeline.given, &leaf.row, row))? {
+            let cx = context(run, pipeline.given, &leaf.row, row);
+            if let Some(named) = named
+                && !named.has(leaf, &cx, &mut key)?
+            {
+                continue;
+            }
+            if passes(filter.as_deref(), &cx)? {
                 rows.push(row)?;
             }
         }

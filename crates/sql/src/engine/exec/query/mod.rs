@@ -16,6 +16,7 @@ mod gather;
 mod hash;
 mod json_table;
 mod lookup;
+mod named;
 mod parted;
 mod pipeline;
 mod subquery;

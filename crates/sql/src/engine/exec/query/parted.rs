@@ -19,7 +19,7 @@ use crate::engine::{
     exec::probe::{self, Of},
     expr::{Expr, fold},
     keys::{Pairs, Strings},
-    plan::query::{JoinStep, Step, StepKind},
+    plan::query::{JoinKind, JoinStep, Step, StepKind},
     session::Done,
     spill::{DEPTH_MAX, Kept, Partitions, Reader, Runs, Stream, TOGETHER_BYTES_MIN, Writer},
 };
@@ -88,7 +88,7 @@ impl<'q, C: Consumer> Pipeline<'q, '_, C> {
         let mut key = Vec::new();
         for row in rows.iter() {
             if !push_key(&leaf.keys, |k| &k.outer, &self.context(self.before(at), row), &mut key)? {
-                if !leaf.is_left {
+                if !leaf.kind.keeps() {
                     continue;
                 }
                 key.clear();
@@ -115,7 +115,7 @@ impl<'q, C: Consumer> Pipeline<'q, '_, C> {
             rows_of_leaf.into_iter().zip(waiting).map(|(leaf, rows)| Part { leaf, rows, depth: 0 }).collect();
         let mut joined = Runs::default();
         while let Some(part) = parts.pop() {
-            if part.rows.records() > 0 && (leaf.is_left || part.leaf.records() > 0) {
+            if part.rows.records() > 0 && (leaf.kind.keeps() || part.leaf.records() > 0) {
                 self.join_part(at, step, leaf, part, &mut joined, &mut parts).await?;
             }
         }
@@ -203,14 +203,17 @@ impl<'q, C: Consumer> Pipeline<'q, '_, C> {
             let mut keys = [0; NUMBER + 4];
             keys[..NUMBER].copy_from_slice(count);
             for inner in found.iter().map(|row| Some(*row)).chain([None]) {
-                if inner.is_none() && (!is_last || matched[number] || !leaf.is_left) {
+                if inner.is_none() && (!is_last || matched[number] || !leaf.kind.keeps()) {
                     continue;
+                }
+                if matched[number] && !leaf.kind.wants_all() {
+                    break;
                 }
                 keys[NUMBER..].copy_from_slice(&(if inner.is_some() { place } else { 0 }).to_be_bytes());
                 let (is_match, passes) = self.pair(at, step, leaf, &asked, row, inner, &mut out)?;
                 matched[number] |= is_match;
                 met = (met.0 + u64::from(is_match), met.1 + u64::from(is_match && inner.is_some()));
-                if passes {
+                if passes && !(leaf.kind == JoinKind::Anti && inner.is_some()) {
                     run.push(&keys, &out);
                 }
                 if run.is_full() {
@@ -243,14 +246,14 @@ impl<'q, C: Consumer> Pipeline<'q, '_, C> {
             let mut matched = false;
             loop {
                 let has_inner = reader.advance(env).await?;
-                if !has_inner && (matched || !leaf.is_left) {
+                if !has_inner && (matched || !leaf.kind.keeps()) || matched && !leaf.kind.wants_all() {
                     break;
                 }
                 let inner = has_inner.then(|| reader.row());
                 let (is_match, passes) = self.pair(at, step, leaf, &asked, row, inner, &mut out)?;
                 matched |= is_match;
                 met = (met.0 + u64::from(is_match), met.1 + u64::from(is_match && has_inner));
-                if passes {
+                if passes && !(leaf.kind == JoinKind::Anti && has_inner) {
                     batch.push(&out);
                 }
                 if batch.len() >= BATCH_ROWS {

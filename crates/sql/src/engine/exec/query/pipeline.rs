@@ -13,6 +13,7 @@ use super::{
     Boxed, Run, derived,
     hash::{Built, Leafed},
     lookup,
+    named::Named,
     parted::Spilled,
     subquery::Memo,
 };
@@ -26,7 +27,7 @@ use crate::engine::{
     keys::Strings,
     plan::{
         access::BoundPath,
-        query::{Join, JoinStep, Leaf, Step, StepKind},
+        query::{Join, JoinKind, JoinStep, Leaf, Step, StepKind},
     },
     session::{Done, Scratch},
 };
@@ -38,6 +39,11 @@ const GATHERED_FIRST: usize = 32;
 const GATHERED_GROWS: usize = 4;
 /// Pairs of rows between two looks at whether others of the thread wait.
 const PAIRS_IN_A_ROW: u64 = 1024;
+/// Most rows, and their bytes, that are waited for so that only those of the next leaf are kept that they name.
+const NARROWING_ROWS: usize = 65_536;
+const NARROWING_BYTES: usize = 16 << 20;
+/// Part of the memory that is left for them.
+const NARROWING_SHARE: usize = 4;
 /// Bytes from which a batch goes on although it has fewer rows.
 const BATCH_BYTES: usize = 1 << 20;
 
@@ -69,20 +75,34 @@ pub struct State {
 }
 
 impl State {
-    /// Puts rows to those that wait; all of them, once they are enough. `at_once`: nothing is asked before a whole batch is there.
-    fn gather(&mut self, rows: Strings, at_once: bool) -> Option<Strings> {
+    /// Puts rows to those that wait; all of them, once they are enough.
+    fn gather(&mut self, rows: Strings, waits: Waits) -> Option<Strings> {
         if self.waiting.is_empty() {
             self.waiting = rows;
         } else {
             rows.iter().for_each(|row| self.waiting.push(row));
         }
-        let enough = if at_once { BATCH_ROWS } else { self.enough.clamp(GATHERED_FIRST, BATCH_ROWS) };
-        if self.waiting.len() < enough && self.waiting.byte_len() < BATCH_BYTES {
+        let (enough, bytes) = match waits {
+            Waits::More => (self.enough.clamp(GATHERED_FIRST, BATCH_ROWS), BATCH_BYTES),
+            Waits::Batch => (BATCH_ROWS, BATCH_BYTES),
+            Waits::All(bytes) => (NARROWING_ROWS, bytes),
+        };
+        if self.waiting.len() < enough && self.waiting.byte_len() < bytes {
             return None;
         }
         self.enough = enough * GATHERED_GROWS;
         Some(std::mem::take(&mut self.waiting))
     }
+}
+
+/// What a step waits for before it goes on.
+#[derive(Clone, Copy)]
+enum Waits {
+    /// More rows each time.
+    More,
+    Batch,
+    /// All rows there are, if these are few and have no more than so many bytes.
+    All(usize),
 }
 
 pub struct Pipeline<'q, 'r, C> {
@@ -152,7 +172,7 @@ impl<'q, 'r, C: Consumer> Pipeline<'q, 'r, C> {
             }
             self.run.breathe(rows.len()).await?;
             let rows = match self.gathers(at) {
-                Some(at_once) => match self.states[at].gather(rows, at_once) {
+                Some(waits) => match self.states[at].gather(rows, waits) {
                     Some(rows) => rows,
                     None => return Ok(true),
                 },
@@ -162,21 +182,23 @@ impl<'q, 'r, C: Consumer> Pipeline<'q, 'r, C> {
         })
     }
 
-    /// Whether step `at` asks for something with each batch; then, whether it waits for a whole one.
-    fn gathers(&self, at: usize) -> Option<bool> {
+    /// What step `at` waits for, if it asks for something with each batch or learns from all rows what it needs.
+    fn gathers(&self, at: usize) -> Option<Waits> {
         let (step, state) = (self.join.steps.get(at)?, self.states.get(at)?);
         if state.is_last || self.is_first(at) {
             return None;
         }
         match &step.kind {
             StepKind::Nothing => None,
-            StepKind::Compute(_) => Some(false),
-            StepKind::Join(leaf) if leaf.few.is_some() => {
-                (state.built.is_none() && state.spilled.is_none()).then_some(true)
+            StepKind::Compute(_) => Some(Waits::More),
+            StepKind::Join(_) if state.built.is_some() || state.spilled.is_some() => None,
+            StepKind::Join(leaf) if leaf.narrows => {
+                Some(Waits::All(NARROWING_BYTES.min(self.run.left() / NARROWING_SHARE)))
             }
+            StepKind::Join(leaf) if leaf.few.is_some() => Some(Waits::Batch),
             StepKind::Join(leaf) => {
                 let is_lateral = matches!(&leaf.leaf, Leaf::Derived(derived) if derived.is_lateral);
-                (is_lateral || (leaf.lookup.is_some() && !state.is_whole)).then_some(false)
+                (is_lateral || (leaf.lookup.is_some() && !state.is_whole)).then_some(Waits::More)
             }
         }
     }
@@ -228,14 +250,13 @@ impl<'q, 'r, C: Consumer> Pipeline<'q, 'r, C> {
         state: &mut State,
     ) -> Done<bool> {
         let is_first = self.is_first(at) && matches!(leaf.leaf, Leaf::Table { .. }) && !is_virtual(leaf);
+        let is_all = state.is_last && state.built.is_none() && state.spilled.is_none();
         let path = match &leaf.scan {
             Some(scan) if is_first && self.run.tells => Some(&scan.path),
             _ if is_first => return self.stream(at, step, leaf, state).await,
             _ if state.is_whole => None,
             // All rows there are, and nothing has been read for them.
-            _ if state.is_last && state.built.is_none() && state.spilled.is_none() => {
-                leaf.lookup.as_ref().or(leaf.few.as_ref())
-            }
+            _ if is_all && rows.len() <= BATCH_ROWS => leaf.lookup.as_ref().or(leaf.few.as_ref()),
             _ => leaf.lookup.as_ref(),
         };
         if let (Some(path), Leaf::Table { table, columns }) = (path, &leaf.leaf) {
@@ -264,7 +285,7 @@ impl<'q, 'r, C: Consumer> Pipeline<'q, 'r, C> {
         }
         let built = match state.built.take() {
             Some(built) => built,
-            None => match Built::of(self, leaf).await? {
+            None => match self.build(at, leaf, rows, is_all).await? {
                 Leafed::Memory(built) => {
                     self.run.env.count(probe::of(leaf, Of::Read), 1, built.len() as u64);
                     built
@@ -276,11 +297,22 @@ impl<'q, 'r, C: Consumer> Pipeline<'q, 'r, C> {
                 }
             },
         };
-        let matches = built.probe(self, leaf, self.before(at), rows)?;
+        let matches = built.probe(self, leaf, self.before(at), rows).await?;
         let unasked = leaf.unasked.as_ref();
         let done = self.emit(at, step, (leaf, unasked), rows, |row, out| matches.of_row(&built, row, out)).await;
         state.built = Some(built);
         done
+    }
+
+    /// Reads a leaf; `is_all`: for these rows and no others.
+    async fn build(&self, at: usize, leaf: &'q JoinStep, rows: &Strings, is_all: bool) -> Done<Leafed> {
+        match is_all && leaf.narrows {
+            true => {
+                let named = Named::of(self, leaf, self.before(at), rows).await?;
+                Built::of(self, leaf, Some(&named)).await
+            }
+            false => Built::of(self, leaf, None).await,
+        }
     }
 
     /// The first leaf: its rows go on as they come.
@@ -361,8 +393,11 @@ impl<'q, 'r, C: Consumer> Pipeline<'q, 'r, C> {
             let nothing = [None];
             let (some, none) = (found.iter().map(|r| Some(*r)), nothing.iter().copied());
             for inner in some.chain(none) {
-                if inner.is_none() && (matched || !leaf.is_left) {
+                if inner.is_none() && (matched || !leaf.kind.keeps()) {
                     continue;
+                }
+                if matched && !leaf.kind.wants_all() {
+                    break;
                 }
                 self.pairs += 1;
                 if self.pairs.is_multiple_of(PAIRS_IN_A_ROW) {
@@ -377,7 +412,8 @@ impl<'q, 'r, C: Consumer> Pipeline<'q, 'r, C> {
                 matched |= is_match;
                 met.joined += u64::from(is_match);
                 met.found += u64::from(is_match && inner.is_some());
-                if !is_match || !passes(filter.as_deref(), &cx)? {
+                let is_wanted = is_match && !(inner.is_some() && leaf.kind == JoinKind::Anti);
+                if !is_wanted || !passes(filter.as_deref(), &cx)? {
                     out.pop();
                 }
                 let is_full = out.len() >= BATCH_ROWS || out.byte_len() > BATCH_BYTES;
@@ -456,13 +492,13 @@ mod tests {
     use super::*;
 
     /// How many rows come before they are enough, one after the other, `times` times.
-    fn gathered(at_once: bool, times: usize) -> Vec<usize> {
+    fn gathered(waits: Waits, times: usize) -> Vec<usize> {
         let mut state = State::default();
         let mut one = || {
             for count in 1.. {
                 let mut row = Strings::default();
                 row.push(b"row");
-                if let Some(rows) = state.gather(row, at_once) {
+                if let Some(rows) = state.gather(row, waits) {
                     assert_eq!((rows.len(), rows.get(count - 1)), (count, Some(&b"row"[..])));
                     return count;
                 }
@@ -474,7 +510,9 @@ mod tests {
 
     #[test]
     fn few_rows_go_on_at_first_and_a_whole_batch_in_the_end() {
-        assert_eq!(gathered(false, 5), [32, 128, 512, 1024, 1024]);
-        assert_eq!(gathered(true, 2), [1024, 1024]);
+        assert_eq!(gathered(Waits::More, 5), [32, 128, 512, 1024, 1024]);
+        assert_eq!(gathered(Waits::Batch, 2), [1024, 1024]);
+        assert_eq!(gathered(Waits::All(usize::MAX), 1), [NARROWING_ROWS]);
+        assert_eq!(gathered(Waits::All(1), 2), [1, 1]);
     }
 }
