@@ -108,7 +108,7 @@ fn a_change_without_memory_for_it_is_refused() {
     let mut c = started(2);
     let wide = |name: String| {
         let columns: Vec<Column> =
-            (0..200).map(|i| Column::new(&format!("column_{i}_{name}"), ColumnType::Double)).collect();
+            (0..200).map(|i| Column::new(format!("column_{i}_{name}"), ColumnType::Double)).collect();
         let key = Column { nullable: false, ..Column::new("a", ColumnType::Int { bits: 32, unsigned: false }) };
         let columns = [vec![key], columns].concat();
         Change::CreateTable(TableMessage::from(&TableSchema::new("test", &name, columns, vec![0])))

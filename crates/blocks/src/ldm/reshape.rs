@@ -174,7 +174,7 @@ fn convert(
     let segment_bytes = logs.iter().map(|log| log.control.segment_bytes).max().unwrap_or(SEGMENT_BYTES);
     let make = |instance| {
         let id = LogId { cluster, node, instance, kind: LogKind::Redo };
-        New::new(Control { next: taken + 1, ..Control::empty(id, segment_bytes) }, vault)
+        New::begun(Control { next: taken + 1, ..Control::empty(id, segment_bytes) }, vault)
     };
     let mut made: Vec<New> = (0..new.workers).map(make).collect();
     for log in &mut logs {
@@ -460,7 +460,7 @@ fn one<T: PartialEq>(mut all: impl Iterator<Item = T>) -> Option<T> {
 }
 
 impl New {
-    fn new(mut control: Control, vault: &Vault) -> New {
+    fn begun(mut control: Control, vault: &Vault) -> New {
         let file = control.next;
         control.next += 1;
         let key = vault.new_key();

@@ -328,15 +328,17 @@ fn directory() -> Files {
     let large = "x".repeat(3000);
     for seq in 100..220 {
         let partition = (seq % 5) as u16;
-        let log = if partition % 2 == 0 { &mut a } else { &mut b };
+        let log = if partition.is_multiple_of(2) { &mut a } else { &mut b };
         log.prepare(&mut files, seq, 1, &[(partition, seq as u32, &large)]);
         log.commit(&mut files, seq, 30);
     }
-    (a.saved(&mut files, 40), b.saved(&mut files, 40));
+    a.saved(&mut files, 40);
+    b.saved(&mut files, 40);
     // Given up: above 40.
     a.prepare(&mut files, 2, 1, &[(0, 10, "void")]);
     b.prepare(&mut files, 2, 1, &[(1, 10, "void")]);
-    (a.commit(&mut files, 2, 45), b.commit(&mut files, 2, 45));
+    a.commit(&mut files, 2, 45);
+    b.commit(&mut files, 2, 45);
     b.saved(&mut files, 46);
     a.prepare(&mut files, 3, 1, &[(2, 10, "never")]);
     a.add(&mut files, &Entry::Restart { restored: Epoch(40), begins: Epoch(1000) });
@@ -351,7 +353,8 @@ fn directory() -> Files {
     a.saved(&mut files, 1002);
     b.prepare(&mut files, 5, 1, &[(1, 10, "not ended")]);
     a.control.complete = Some(Epoch(5));
-    (a.end(&mut files), b.end(&mut files));
+    a.end(&mut files);
+    b.end(&mut files);
     files
 }
 
