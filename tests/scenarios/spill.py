@@ -37,7 +37,7 @@ STATEMENTS = [
     "SELECT a.id FROM t a LEFT JOIN t b ON a.k = b.k + 100000 WHERE b.id IS NULL ORDER BY a.id LIMIT 3000",
     # All rows of one value: no hash parts them.
     "SELECT a.id, COUNT(b.id), MAX(b.pad), SUM(b.x) FROM t a STRAIGHT_JOIN t b ON a.one = b.one WHERE a.id < 9 GROUP BY a.id",
-    "SELECT a.id, b.id FROM t a LEFT JOIN t b ON a.one = b.one AND b.k = a.k + 1 WHERE a.id < 9 ORDER BY a.id",
+    "SELECT a.id, b.id FROM t a LEFT JOIN t b ON a.one = b.one AND b.k - a.k = 1 WHERE a.id < 9 ORDER BY a.id",
     # Nothing to hash by.
     "SELECT a.id, b.id FROM t a STRAIGHT_JOIN t b ON a.k < b.k - 19000 WHERE a.id < 9",
     # Derived tables, set operations, windows.
