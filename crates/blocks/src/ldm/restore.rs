@@ -377,7 +377,7 @@ impl LocalDataManager {
         let step = match replay.indexes.last() {
             Some(&(table, partition, no)) => match self.tables.fragment_mut(table, partition) {
                 Some(fragment) => {
-                    ctx.spend(INDEXED, ROW_NS_MAX);
+                    ctx.spend(INDEXED.min(fragment.row_count() as usize), ROW_NS_MAX);
                     fragment.build_index(no, replay.row, INDEXED)
                 }
                 None => Ok(None),

@@ -4,7 +4,7 @@ use apus_sim::settings::Settings;
 
 use crate::common;
 
-const SEEDS: u64 = 10;
+const SEEDS: u64 = 40;
 const STANDS_IN: &str = "qmgr: disks stand in for those of a node that was just filled";
 
 /// The first node of the last group comes back; some time later the other one dies, and some milliseconds after that the first one again.
