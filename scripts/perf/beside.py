@@ -19,24 +19,18 @@ counts that overlaps with what is looked at; of each second there is one percent
 """
 
 import argparse
-import re
 import shutil
-import subprocess
-import threading
 import time
-import typing
 
 import native  # (puts tests/ on the path)
 import peers
 from lib import sysbench
 from lib.cluster import Cluster
-from lib.harness import check, end, spawn, wait_until
+from lib.harness import check
 from lib.mariadb import load
 
-SECOND = re.compile(r"^\[ \d+s \] .* tps: ([\d.]+) .* lat \(ms,99%\): ([\d.]+) err/s: ([\d.]+)")
 STATES = ["nothing", "a checkpoint", "own disk", "no disk"]
 SHOWN = {"nothing": "nothing", "a checkpoint": "a checkpoint", "own disk": "node 2 comes back, own disk", "no disk": "node 2 comes back, no disk"}
-WARM_SECONDS = 2
 # After so long all wanted checkpoints were finished, or they never will be.
 CHECKPOINT_SECONDS = 180
 
@@ -57,59 +51,6 @@ def arguments():
     return parser.parse_args()
 
 
-class Second(typing.NamedTuple):
-    """What sysbench tells of a second, and when it did. Errors are deadlocks, after which it tries again."""
-
-    at: float
-    transactions: float
-    p99: float
-    errors: float
-
-
-class Load(threading.Thread):
-    """A run of sysbench that tells of each second. In a `with`, which fails on any error of sysbench's but deadlocks."""
-
-    def __init__(self, cluster, args, rate):
-        super().__init__(daemon=True)
-        self.seconds, self.text = [], ""
-        line = sysbench.command("oltp_read_write", "run", cluster.sql, threads=args.threads, tables=args.tables, table_size=args.table_size, seconds=3600,
-                                extra=["--report-interval=1", "--percentile=99", f"--rate={rate}"])
-        self.process = spawn(["stdbuf", "-oL", *line], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-
-    def run(self):
-        for line in self.process.stdout:
-            self.text += line
-            if found := SECOND.match(line):
-                self.seconds.append(Second(time.monotonic(), *map(float, found.groups())))
-
-    def __enter__(self):
-        self.start()
-        try:
-            wait_until(lambda: len(self.seconds) >= WARM_SECONDS, 30 + WARM_SECONDS, f"sysbench tells of its first seconds: {self.text}")
-        except BaseException:
-            end(self.process)
-            raise
-        return self
-
-    def __exit__(self, kind, *_):
-        ended = self.process.poll()
-        end(self.process)
-        self.join()
-        self.process.stdout.close()
-        if kind is None:
-            sysbench.refuse_errors(self.text)
-            check(ended is None, f"sysbench ended by itself:\n{self.text[-2000:]}")
-
-    def next_second(self):
-        """Waits until the second is told that is under way now."""
-        count = len(self.seconds)
-        wait_until(lambda: len(self.seconds) > count, 30, "sysbench tells of the next second")
-
-    def between(self, begin, finish):
-        """What was told of the seconds that overlap with this time."""
-        return [told for told in self.seconds if told.at > begin and told.at - 1 < finish]
-
-
 def prepared(scenario, name, args, checkpoint_log):
     cluster = scenario.cleanup.enter_context(Cluster(scenario, name=name, dir=scenario.directory / f"{name}.d", checkpoint_log=checkpoint_log))
     load(cluster, "CREATE DATABASE sbtest")
@@ -117,15 +58,20 @@ def prepared(scenario, name, args, checkpoint_log):
     return cluster
 
 
+def load_of(cluster, args, rate):
+    """oltp_read_write, and the 99th percentile of each second."""
+    return native.Load("oltp_read_write", cluster.sql, 99, threads=args.threads, tables=args.tables, table_size=args.table_size, extra=[f"--rate={rate}"])
+
+
 def half_rate(cluster, args):
     """Half of the transactions per second that the cluster takes."""
-    with Load(cluster, args, rate=0) as running:
+    with load_of(cluster, args, rate=0) as running:
         time.sleep(4)
         return int(native.medians(running.seconds[1:], lambda told: told.transactions) / 2)
 
 
 def with_nothing(cluster, args, rate):
-    with native.CheckpointFiles(native.files_of(cluster, 1)) as files, Load(cluster, args, rate) as running:
+    with native.CheckpointFiles(native.files_of(cluster, 1)) as files, load_of(cluster, args, rate) as running:
         begin = time.monotonic()
         time.sleep(args.time)
         running.next_second()
@@ -136,7 +82,7 @@ def with_nothing(cluster, args, rate):
 
 def with_checkpoint(cluster, args, rate):
     """Load until node 1 has finished so many checkpoints under it, and for `--time` at least."""
-    with native.CheckpointFiles(native.files_of(cluster, 1)) as files, Load(cluster, args, rate) as running:
+    with native.CheckpointFiles(native.files_of(cluster, 1)) as files, load_of(cluster, args, rate) as running:
         begin = time.monotonic()
         time.sleep(args.time)
         while files.finished() < args.checkpoints:
@@ -155,7 +101,7 @@ def with_node_back(cluster, args, rate, own_disk):
     cluster.wait_down(2)
     if not own_disk:
         shutil.rmtree(files)
-    with native.Logs(files.parents[1], ["data-2"]) as logs, Load(cluster, args, rate) as running:
+    with native.Logs(files.parents[1], ["data-2"]) as logs, load_of(cluster, args, rate) as running:
         begin = time.monotonic()
         cluster.restart(2)
         cluster.wait_up(2, seconds=600)
@@ -182,10 +128,10 @@ def table(runs):
     yield "|---|---:|---:|---:|---:|---:|---:|---|"
     for state, done in runs.items():
         seconds = [second for told, _ in done for second in told]
-        p99 = native.medians(seconds, lambda told: told.p99)
+        p99 = native.medians(seconds, lambda told: told.latency)
         base = base or (p99 if state == "nothing" else None)
         ratio = f"{p99 / base:.2f}" if base else "-"
-        yield (f"| {SHOWN[state]} | {len(seconds)} | {native.medians(seconds, lambda told: told.transactions):,.0f} | {p99:.1f} | {ratio} | {max(told.p99 for told in seconds):.1f} "
+        yield (f"| {SHOWN[state]} | {len(seconds)} | {native.medians(seconds, lambda told: told.transactions):,.0f} | {p99:.1f} | {ratio} | {max(told.latency for told in seconds):.1f} "
                f"| {sum(told.errors for told in seconds):,.0f} | {done[-1][1]} |")
 
 
@@ -202,7 +148,7 @@ def main():
         for _, state in native.in_turn(list(runs), args.rounds):
             told, proof = measure(state, quiet, busy, args, rate)
             runs[state].append((told, proof))
-            print(state, [second.p99 for second in told], proof, flush=True)
+            print(state, [second.latency for second in told], proof, flush=True)
         text = "\n".join([
             f"{machine}.",
             f"oltp_read_write, {args.tables} tables of {args.table_size:,} rows, {args.threads} connections, {f'{rate:,} transactions per second' if rate else 'as many transactions as it takes'}; "

@@ -11,10 +11,13 @@ import statistics
 import subprocess
 import threading
 import time
+import typing
 
 import peers  # noqa: F401  (puts tests/ on the path)
+import pymysql
+from lib import sysbench
 from lib.cluster import Cluster
-from lib.harness import BINARY, check, run
+from lib.harness import BINARY, check, end, run, spawn, wait_until
 
 MODES = ["off", "replicated", "disk"]
 # Also, where it is asked for: as `replicated`, with encrypted files.
@@ -26,6 +29,9 @@ GIB = 1 << 30
 # What each worker of a data node that starts writes to its node's log, with its name before it.
 READS = re.compile(r"(\S+) reads \d+ checkpoints and its log")
 PUT_BACK = re.compile(r"(\S+) has put back (\d+) rows from checkpoints and (\d+) changes from (\d+) blocks of its log")
+# What sysbench tells of each second.
+SECOND = re.compile(r"^\[ \d+s \] .* tps: ([\d.]+) .* lat \(ms,\d+%\): ([\d.]+) err/s: ([\d.]+)")
+WARM_SECONDS = 2
 FILLED = re.compile(r"\S+ was filled in (\d+) ms: (\d+) rows fetched, (\d+) unchanged, (\d+) gone")
 
 
@@ -121,6 +127,15 @@ class Machine:
 def files_of(cluster, node):
     """The directory with a data node's logs and checkpoints."""
     return pathlib.Path(cluster.describe()["dir"]) / "files" / f"data-{node}"
+
+
+def ask(address, *statements):
+    """Runs statements; the first row of the last one."""
+    host, port = address
+    with pymysql.connect(host=host, port=port, user="root", read_timeout=1800, autocommit=True) as link, link.cursor() as cursor:
+        for statement in statements:
+            cursor.execute(statement)
+        return cursor.fetchone()
 
 
 class Watcher(threading.Thread):
@@ -233,6 +248,58 @@ class CheckpointFiles(Watcher):
 
     def grew_between(self, begin, end):
         return any(begin <= at <= end for at in self.grew)
+
+
+class Second(typing.NamedTuple):
+    """What sysbench tells of a second, and when it did: latency is the percentile that was asked for, in milliseconds. Errors are deadlocks, after which it tries again."""
+
+    at: float
+    transactions: float
+    latency: float
+    errors: float
+
+
+class Load(threading.Thread):
+    """A run of sysbench that tells of each second. In a `with`, which fails on any error of sysbench's but deadlocks."""
+
+    def __init__(self, workload, address, percentile, extra=(), **options):
+        super().__init__(daemon=True)
+        self.seconds, self.text = [], ""
+        line = sysbench.command(workload, "run", address, seconds=3600, extra=["--report-interval=1", f"--percentile={percentile}", *extra], **options)
+        self.process = spawn(["stdbuf", "-oL", *line], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+    def run(self):
+        for line in self.process.stdout:
+            self.text += line
+            if found := SECOND.match(line):
+                self.seconds.append(Second(time.monotonic(), *map(float, found.groups())))
+
+    def __enter__(self):
+        self.start()
+        try:
+            wait_until(lambda: len(self.seconds) >= WARM_SECONDS, 30 + WARM_SECONDS, f"sysbench tells of its first seconds: {self.text}")
+        except BaseException:
+            end(self.process)
+            raise
+        return self
+
+    def __exit__(self, kind, *_):
+        ended = self.process.poll()
+        end(self.process)
+        self.join()
+        self.process.stdout.close()
+        if kind is None:
+            sysbench.refuse_errors(self.text)
+            check(ended is None, f"sysbench ended by itself:\n{self.text[-2000:]}")
+
+    def next_second(self):
+        """Waits until the second is told that is under way now."""
+        count = len(self.seconds)
+        wait_until(lambda: len(self.seconds) > count, 30, "sysbench tells of the next second")
+
+    def between(self, begin, finish):
+        """What was told of the seconds that overlap with this time."""
+        return [told for told in self.seconds if told.at > begin and told.at - 1 < finish]
 
 
 def medians(runs, value=lambda run: run):

@@ -21,7 +21,6 @@ import time
 
 import native  # (puts tests/ on the path)
 import peers
-import pymysql
 from lib.cluster import Cluster
 from lib.harness import alive, check, check_equal, wait_until
 from lib.mariadb import MariaDb
@@ -43,15 +42,6 @@ def arguments():
     parser.add_argument("--memory", type=int, default=4096, help="MiB of each data node (4096)")
     parser.add_argument("--write", metavar="FILE", help="put the table between the markers of this file")
     return parser.parse_args()
-
-
-def ask(address, *statements):
-    """Runs statements; the first row of the last one."""
-    host, port = address
-    with pymysql.connect(host=host, port=port, user="root", read_timeout=1800, autocommit=True) as link, link.cursor() as cursor:
-        for statement in statements:
-            cursor.execute(statement)
-        return cursor.fetchone()
 
 
 # ---- Apus
@@ -83,7 +73,7 @@ class Restart:
 def fill(cluster, indexes, args):
     native.kv(cluster, ["insert"], keys=args.keys, batch=64)
     for number in range(indexes):
-        ask(cluster.sql, f"ALTER TABLE apus_bench.kv ADD INDEX v{number} (v)")
+        native.ask(cluster.sql, f"ALTER TABLE apus_bench.kv ADD INDEX v{number} (v)")
 
 
 def change(cluster, args):
@@ -127,7 +117,7 @@ def check_alone(cluster, left):
     for killed in (2, 1):
         cluster.kill(killed)
         cluster.wait_down(killed)
-        seen.append(ask(cluster.sql, "SELECT COUNT(*), SUM(CRC32(CONCAT(k, v))) FROM apus_bench.kv"))
+        seen.append(native.ask(cluster.sql, "SELECT COUNT(*), SUM(CRC32(CONCAT(k, v))) FROM apus_bench.kv"))
         cluster.restart(killed)
         cluster.wait_up(killed, seconds=START_SECONDS)
     check(seen[0] == seen[1], f"node 1 holds {seen[0]}, node 2 {seen[1]}")
@@ -190,7 +180,7 @@ def load_mariadb(address, indexes, args):
         statements.append(f"UPDATE seq_{begin}_to_{end} s STRAIGHT_JOIN kv t ON t.k = {maria_key('s.seq')} SET t.v = RPAD(s.seq, 100, 'y')")
     for begin, end in chunks(1, count, CHANGED_CHUNK):
         statements.append(f"DELETE t FROM seq_{begin}_to_{end} s STRAIGHT_JOIN kv t ON t.k = {maria_key('s.seq')}")
-    ask(address, *statements)
+    native.ask(address, *statements)
     return args.keys - count, count
 
 
@@ -206,7 +196,7 @@ def mariadb_recovery(scenario, indexes, number, args):
         began = time.monotonic()
         server.start(seconds=START_SECONDS)
         seconds = time.monotonic() - began
-        check_equal(ask(address, "SELECT COUNT(*), SUM(RIGHT(v, 1) = 'y') FROM kv.kv"), content, "MariaDB's rows, changed rows")
+        check_equal(native.ask(address, "SELECT COUNT(*), SUM(RIGHT(v, 1) = 'y') FROM kv.kv"), content, "MariaDB's rows, changed rows")
     shutil.rmtree(directory)
     return seconds
 

@@ -16,7 +16,7 @@ import pymysql
 
 from lib import apps
 from lib.cluster import Cluster
-from lib.harness import FULL, check, check_equal, end, run, scenario_main, spawn, wait_until
+from lib.harness import FULL, check, check_equal, end, run, scenario_main, spawn, tail, wait_until
 
 LIMIT_SECONDS = (400, 800)
 PACKAGES = ["kea-dhcp4-server", "kea-admin", "kea-common"]
@@ -202,7 +202,7 @@ def come_and_go(t, cluster, server):
     options = ["-r", PER_SECOND, "-f", PER_SECOND * 2 // 5, "-F", PER_SECOND // 5, "-p", LEASES // PER_SECOND, "-W", 1_000_000]
     _, report = run(server.load(2, "20:00", LEASES, *options), seconds=60, env=server.environment, ok=False)
     found = exchanges(report)
-    check_equal(sum(lost for _, lost in found.values()), 0, f"exchanges that were lost\n{report}")
+    check_equal(sum(lost for _, lost in found.values()), 0, f"exchanges that were lost\n{report}\n{cluster.node_logs()}\n{tail(server.said(), 60)}")
     released, renewed = server.said().count("DHCP4_RELEASE "), found["REQUEST-ACK (renewal)"][0]
     check(released > 0 and renewed > 0, f"{released} releases, {renewed} renewals:\n{report}")
     kept = books(cluster)[2]

@@ -48,6 +48,9 @@ pub struct EndOrder {
     /// To a TC: it is not to be, and clients are served again.
     #[prost(bool, tag = "5")]
     pub over: bool,
+    /// Of a departure: the view under which all is saved. A member with another one does not take part.
+    #[prost(uint64, tag = "6")]
+    pub generation: u64,
 }
 
 /// What a frozen member and those with it could go on with, and what they would abandon.

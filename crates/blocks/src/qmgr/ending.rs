@@ -13,7 +13,8 @@
 //!
 //! **A departure** is the same for a single node that is told to end (SIGTERM) while its group has no other full copy (`leave`). Without that group nobody can go on, so all
 //! members refuse clients and save. Then that node ends; the others lose it, freeze with everything on their disks, and start from there when it is back (`lost_group`). Each of them that is told to
-//! end then does, at once. If another member is lost, a view changes, or [`DEPART_NS`] pass before all is saved, everybody goes on as before, and the node asks again or stays.
+//! end then does, at once. A member takes part under the president's view: where the commit of that view is still on its way it waits for the next telling ([`TELL_NS`]), for a view that comes
+//! later ends what was begun under the one before. If another member is lost, a view changes, or [`DEPART_NS`] pass before all is saved, everybody goes on as before, and the node asks again or stays.
 
 use std::collections::BTreeSet;
 
@@ -33,7 +34,7 @@ use super::{Membership, Phase};
 const END_NS: u64 = 10_000_000_000;
 /// All is saved for a node that departs within so long, or it does not.
 const DEPART_NS: u64 = 5_000_000_000;
-/// The president is told again.
+/// The president is told again, and tells of a departure again.
 const TELL_NS: u64 = 50_000_000;
 /// Who ends stays for so long that the others hear that all is saved.
 const LINGER_NS: u64 = 5_000_000;
@@ -46,6 +47,8 @@ const _: () = assert!(CHECKPOINT_NS < END_NS / 2);
 pub(super) struct Ending {
     since: Option<u64>,
     told: u64,
+    /// When this node told the others of the departure that it has saved; 0: another one has, or it is none.
+    told_members: u64,
     /// TCs of this node that may still commit something.
     busy: u8,
     /// 0: an operator ends the cluster.
@@ -92,7 +95,7 @@ impl Membership {
         if from.is_data() && order.departs {
             if order.saved && self.ending.has_begun() && self.ending.attempt == order.attempt {
                 self.all_is_saved(ctx);
-            } else if !order.saved && is_orderly && may_begin && self.acting_president() == Some(from) {
+            } else if !order.saved && is_orderly && may_begin && self.is_told_in_time(from, &order) {
                 self.begin_to_end(order.attempt, ctx);
             }
         } else if from.is_data() && self.ending.has_begun() {
@@ -105,6 +108,13 @@ impl Membership {
         }
     }
 
+    /// Of a departure that this node takes no part in yet: the acting president has it saved, under the view that is in force here.
+    fn is_told_in_time(&self, from: NodeId, order: &EndOrder) -> bool {
+        let is_new = !self.ending.has_begun() || self.ending.attempt != order.attempt;
+        let is_of_view = self.view.as_ref().is_some_and(|v| v.generation == order.generation);
+        is_new && is_of_view && self.acting_president() == Some(from)
+    }
+
     /// As acting president: a node wants to end that the others cannot go on without.
     pub(super) fn depart(&mut self, ctx: &mut Context<'_>) {
         if self.ending.has_begun() || !self.failed.is_empty() {
@@ -113,15 +123,21 @@ impl Membership {
         ctx.log(format_args!("the last full copy of a node group is told to end: makes everything durable first"));
         self.pings += 1;
         let attempt = self.pings << 16 | u64::from(self.me.0);
-        self.tell_of_departure(attempt, false, ctx);
         self.begin_to_end(attempt, ctx);
+        self.tell_of_departure(false, ctx);
     }
 
-    fn tell_of_departure(&mut self, attempt: u64, saved: bool, ctx: &mut Context<'_>) {
+    /// As acting president: all members, or those that are not ready yet.
+    fn tell_of_departure(&mut self, saved: bool, ctx: &mut Context<'_>) {
         let Some(view) = self.view.clone() else { return };
-        for member in view.living().filter(|n| n.node() != self.me) {
-            let order = EndOrder { incarnation: member.incarnation, departs: true, saved, attempt, over: false };
-            self.send(ctx, member.node(), Kind::EndOrd, &order);
+        let (attempt, generation) = (self.ending.attempt, view.generation);
+        self.ending.told_members = ctx.now();
+        for member in view.living().filter(|n| saved || !self.ending.ready.contains(&n.node())) {
+            let incarnation = member.incarnation;
+            let order = EndOrder { incarnation, departs: true, saved, attempt, generation, over: false };
+            if member.node() != self.me {
+                self.send(ctx, member.node(), Kind::EndOrd, &order);
+            }
         }
     }
 
@@ -218,15 +234,18 @@ impl Membership {
             );
             return;
         }
+        let is_due = |told: u64, now: u64| told == 0 || now.saturating_sub(told) >= TELL_NS;
+        if self.ending.told_members > 0 && self.ending.asked.is_none() && is_due(self.ending.told_members, ctx.now()) {
+            self.tell_of_departure(false, ctx);
+        }
         if self.ending.busy == 0 && self.ending.checkpoints_since.is_none() {
             self.begin_last_checkpoints(ctx);
         }
         let is_written = self.ending.unwritten == 0
             || self.ending.checkpoints_since.is_some_and(|since| ctx.now().saturating_sub(since) > CHECKPOINT_NS);
-        let is_due = self.ending.told == 0 || ctx.now().saturating_sub(self.ending.told) >= TELL_NS;
         if self.ending.busy == 0
             && is_written
-            && is_due
+            && is_due(self.ending.told, ctx.now())
             && let Some(president) = self.acting_president()
         {
             self.ending.told = ctx.now();
@@ -259,7 +278,7 @@ impl Membership {
         let is_all = self.ending.has_begun() && self.ending.asked.is_some_and(|epoch| epoch <= save.epoch);
         let Some(view) = self.view.clone().filter(|_| is_all) else { return jam!(ctx) };
         if self.ending.is_departure() {
-            self.tell_of_departure(self.ending.attempt, true, ctx);
+            self.tell_of_departure(true, ctx);
             return self.all_is_saved(ctx);
         }
         ctx.probe("qmgr: a cluster ends with everything on disk");
