@@ -8,7 +8,7 @@
 //! ```
 //!
 //! It is NDB's GCP_SAVE with the epoch in the place of the GCI. One save is under way at a time; the next one is due after `gcp_interval`, or at once when
-//! somebody waits (`GcpHurryOrd`, TC to the DIH of its node and on to the president): commits that come during a save share the next. A new view ends
+//! somebody waits (`GcpHurryOrd`, TC to the DIH of its node and on to the president): commits that come during a save share the next. Their epoch is completed during that save, so that the next one begins when it ends. A new view ends
 //! the save under way. A member whose log cannot be written answers `GcpSaveRef`, and nothing becomes restorable until it can or is gone.
 //!
 //! **Why the view is in the mark.** If A is removed, and B alone acknowledges, B's marks name the view without A; no start that finds them believes A.

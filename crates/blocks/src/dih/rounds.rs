@@ -97,7 +97,7 @@ impl Distribution {
             rounds.complete
         );
         rounds.started = ctx.now();
-        rounds.used = rounds.used.max(ctx.now()) + HURRY_NS;
+        rounds.used = (rounds.used.max(ctx.now()) + HURRY_NS).min(ctx.now() + HURRY_AHEAD_NS + HURRY_NS);
         rounds.missing.clear();
         rounds.missing.extend(view.living().map(|n| n.node()));
         rounds.oldest = None;
@@ -175,10 +175,15 @@ impl Distribution {
             return;
         }
         let rounds = &mut self.rounds;
+        let is_for_save = self.saves.wants_round(rounds.complete);
         let hurry = rounds.announced < rounds.wanted
             || (rounds.settled && !rounds.questions.is_empty())
-            || self.saves.wants_round(rounds.complete);
-        let due = if hurry { rounds.used.saturating_sub(HURRY_AHEAD_NS) } else { rounds.started + EPOCH_NS };
+            || is_for_save;
+        let due = match hurry {
+            _ if is_for_save && self.saves.paces() => 0,
+            true => rounds.used.saturating_sub(HURRY_AHEAD_NS),
+            false => rounds.started + EPOCH_NS,
+        };
         if ctx.now() >= due {
             self.start_round(ctx);
         } else if hurry && !std::mem::replace(&mut rounds.timer, true) {

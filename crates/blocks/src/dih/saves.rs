@@ -39,8 +39,9 @@ pub(super) struct Saves {
     sent: u64,
     /// Something was written since the last save began.
     dirty: bool,
-    /// Somebody waits for this epoch.
+    /// The newest epoch that somebody waits for, and one below which nobody waits for any that is not restorable.
     wanted: Epoch,
+    first_wanted: Epoch,
     /// The cluster ends when this one is restorable.
     last: Option<Epoch>,
     /// DICT goes on when this one is, or none can be.
@@ -93,9 +94,19 @@ impl Saves {
         self.possible = self.all_so_far;
         self.is_known = true;
     }
-    /// Somebody waits for an epoch to be complete, or to be told that one is restorable.
+    /// Somebody waits for an epoch to be complete, or to be told that one is restorable. One epoch is completed ahead of the save under way, so that the next one begins with its end.
     pub fn wants_round(&self, complete: Epoch) -> bool {
-        self.possible && self.wanted > self.announced && (complete < self.wanted || self.restorable > self.announced)
+        let is_ahead = !self.missing.is_empty() && complete > self.epoch;
+        let lacks_epoch = complete < self.wanted && !is_ahead;
+        self.possible && self.wanted > self.announced && (lacks_epoch || self.restorable > self.announced)
+    }
+    /// Disks set the pace of rounds that saves want, unless one of them fails.
+    pub fn paces(&self) -> bool {
+        !self.refused
+    }
+    fn is_wanted(&mut self, epoch: Epoch) {
+        let first = if self.wanted > self.restorable { self.first_wanted.min(epoch) } else { epoch };
+        (self.first_wanted, self.wanted) = (first, self.wanted.max(epoch));
     }
     pub fn summary(&self) -> String {
         format!(
@@ -134,7 +145,7 @@ impl Distribution {
             return;
         }
         // No commit is above the newest epoch; who says so would have every round hurry for ever.
-        self.saves.wanted = self.saves.wanted.max(hurry.epoch.min(ctx.epoch()));
+        self.saves.is_wanted(hurry.epoch.min(ctx.epoch()));
         self.plan_save(ctx);
         self.plan_round(ctx);
     }
@@ -148,7 +159,7 @@ impl Distribution {
             return;
         }
         let may_repeat = !saves.refused || ctx.now() >= saves.started + RESEND_NS;
-        let is_wanted = saves.wanted > saves.restorable && complete >= saves.wanted && may_repeat;
+        let is_wanted = saves.wanted > saves.restorable && complete >= saves.first_wanted && may_repeat;
         let interval_ns = |view: &View| u64::from(view.gcp_interval_ms()) * 1_000_000;
         let is_due = |view: &&View| saves.dirty && ctx.now() >= saves.started + interval_ns(view);
         let Some(view) = self.view.as_ref().filter(|view| is_wanted || is_due(view)) else { return };
