@@ -27,13 +27,15 @@ use crate::{
         histogram::{Definition, Kept},
         view::View,
     },
-    dispatch::SqlEngine,
     errors::Result,
     expr::{Env, assign, json},
     full_text::words::STOPWORDS,
     plan::rules::functional,
     program::event,
-    session::authorize::{Identity, shown_privileges},
+    session::{
+        authorize::{Identity, shown_privileges},
+        engine::SqlEngine,
+    },
     value::{datum::Datum, enum_set, float_digits, temporal::parse_datetime, zone::Zone},
     variables::sql_mode,
 };

@@ -5,7 +5,6 @@ use apus_types::collate::Collation;
 
 use crate::{
     accounts::Privileges,
-    dispatch::SqlEngine,
     errors::{self, Result},
     expr::{Context, Expr},
     parse::{
@@ -18,6 +17,7 @@ use crate::{
     session::{
         Session,
         characteristics::{ISOLATION, Of, READ_ONLY, is_transaction},
+        engine::SqlEngine,
         tracking,
     },
     value::datum::Datum,

@@ -9,10 +9,9 @@
 
 use crate::{
     accounts::Privileges,
-    dispatch::SqlEngine,
     errors::{self, Result},
     parse::token::Tokens,
-    session::Session,
+    session::{Session, engine::SqlEngine},
 };
 
 impl SqlEngine {

@@ -7,11 +7,10 @@ use super::show::{
     heading::{self, Headings, Told},
 };
 use crate::{
-    dispatch::SqlEngine,
     errors::{self, Result},
     parse::token::Tokens,
     server::Output,
-    session::Session,
+    session::{Session, engine::SqlEngine},
 };
 
 pub const ROUTINES: Headings = &[

@@ -35,7 +35,6 @@ use crate::{
         key_parts::{self, IndexClause},
         visibility,
     },
-    dispatch::SqlEngine,
     errors::{self, Result},
     exec,
     expr::{
@@ -44,7 +43,7 @@ use crate::{
     },
     parse::{charset, token::Tokens},
     plan::{dml::default_expr, rules::functional},
-    session::Session,
+    session::{Session, engine::SqlEngine},
     value::{enum_set, float_digits, number_format::Face},
     wire::SqlError,
 };

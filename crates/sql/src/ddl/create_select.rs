@@ -30,7 +30,6 @@ use super::{
 use crate::{
     admin::information_schema,
     catalog::{Catalog, Table},
-    dispatch::SqlEngine,
     errors::{self, Result},
     exec::{self, Changed, insert},
     parse::token::{Token, Tokens},
@@ -39,7 +38,7 @@ use crate::{
         dml::{OnDuplicate, Source, texts_as_bytes},
         rules,
     },
-    session::{Fail, Scratch, Session},
+    session::{Fail, Scratch, Session, engine::SqlEngine},
     variables::NO_LIMIT,
 };
 

@@ -17,14 +17,13 @@ use crate::{
         Catalog, Table,
         view::{self, Algorithm, Check, DEFINITION_BYTES_MAX, Definition, View},
     },
-    dispatch::SqlEngine,
     errors::{self, Result},
     parse::{
         token::{Token, Tokens},
         view_text,
     },
     plan::{self, Plan, Planner, Select, Unplanned, select::Output},
-    session::{Session, authorize::Needs},
+    session::{Session, authorize::Needs, engine::SqlEngine},
 };
 
 /// Attempts of a definition that others change at the same time.

@@ -15,12 +15,11 @@ use crate::{
         Catalog, full_text,
         key_parts::{self, IndexClause},
     },
-    dispatch::SqlEngine,
     errors::{self, Result},
     exec::{Changed, Info},
     plan::rules::functional,
     program::trigger,
-    session::{Scratch, Session},
+    session::{Scratch, Session, engine::SqlEngine},
 };
 use apus_client::{ExecOptions, OpBatch, Results, Rows, ScanRequest};
 use apus_signal::{

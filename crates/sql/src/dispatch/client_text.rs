@@ -2,7 +2,7 @@
 
 use std::{pin::pin, rc::Rc};
 
-use super::{SqlEngine, begins_with, is_of_text_protocol, is_query};
+use super::{begins_with, is_of_text_protocol, is_query};
 use crate::{
     catalog::Catalog,
     errors::{self, Result},
@@ -10,7 +10,7 @@ use crate::{
     parse::digest::{Digest, Form, has_statement, without_end},
     plan::{self, Plan, cache::key_of, dml::Source, text::is_typed_by_values},
     server::{Output, PreparedInfo},
-    session::{KeptPlan, Prepared, Session},
+    session::{KeptPlan, Prepared, Session, engine::SqlEngine},
     wire::{
         ColumnDef,
         characters::{self, Spoken},

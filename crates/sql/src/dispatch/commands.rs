@@ -5,7 +5,6 @@
 use apus_types::collate::Collation;
 use std::{pin::pin, rc::Rc, sync::Arc, time::Duration};
 
-use super::SqlEngine;
 use crate::{
     accounts::{Account, Privileges},
     errors::{self, Result},
@@ -15,6 +14,7 @@ use crate::{
     session::{
         Session,
         authorize::Identity,
+        engine::SqlEngine,
         locked_rows::OwnRows,
         parameters::{attribute_text, param_of},
         user_lock::Held,

@@ -5,13 +5,12 @@
 
 use std::time::Duration;
 
-use super::SqlEngine;
 use crate::{
     expr::env::clock,
     monitor::{digest_text, slow, status::Counter},
     parse::digest::{Digest, Form},
     plan::cache::key_of,
-    session::Session,
+    session::{Session, engine::SqlEngine},
 };
 
 /// What a statement has done, as far as it is counted by its normal form.

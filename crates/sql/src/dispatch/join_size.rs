@@ -2,14 +2,13 @@
 //!
 //! The numbers are those of EXPLAIN: row counts that are some seconds old, and sampled indexes. A table counts for [`statistics`](crate::catalog::statistics)' least size at least.
 
-use super::SqlEngine;
 use crate::{
     admin::explain::columns,
     catalog::Catalog,
     errors::{self, Result},
     exec::lock,
     plan::{Plan, Select, bind::AggregateKind, select::Group},
-    session::Session,
+    session::{Session, engine::SqlEngine},
     value::datum::Datum,
 };
 

@@ -1,4 +1,4 @@
-//! [`SqlEngine`]: one per worker thread, from statement text to its executor.
+//! From the text of a statement to its executor: what [`SqlEngine`] does with each.
 
 pub(crate) mod client_text;
 pub(crate) mod commands;
@@ -7,169 +7,45 @@ pub mod join_size;
 pub(crate) mod prepare;
 pub mod utility;
 
-use std::{
-    cell::{Cell, RefCell},
-    pin::pin,
-    rc::Rc,
-    sync::Arc,
-    time::Duration,
-};
+use std::{pin::pin, rc::Rc, time::Duration};
 
 use crate::{
     accounts::Privileges,
     admin::explain,
-    catalog::{Catalog, auto_increment::AutoIncrement},
+    catalog::Catalog,
     ddl::copy::fence,
     errors::{self, Result},
-    exec::{self, Changed, Cluster, change, change_joined, insert, into, read},
+    exec::{self, Changed, change, change_joined, insert, into, read},
     expr::{Kind, env::Env},
-    monitor::{
-        digests::OfThread,
-        status::{Counter, Line, Status},
-    },
+    monitor::status::Counter,
     parse::{
         digest::{Digest, Form},
         token::Tokens,
     },
     plan::{
         self, Plan,
-        cache::{Cached, PlanCache},
+        cache::Cached,
         dml::Source,
         text::{plan_digest, plan_limited},
     },
-    program::{event, function::unanswered},
-    server::{Accounts, Mark, Output},
+    program::function::unanswered,
+    server::{Mark, Output},
     session::{
-        Fail, KeptPlan, Scratch, Session, account_store::AccountStore, serializable_reads::Reads, user_lock::UserLocks,
+        Fail, KeptPlan, Scratch, Session,
+        engine::{ATTEMPTS_MAX, SqlEngine},
     },
     value::datum::{Datum, recycle},
-    variables::Globals,
     wire::SqlError,
 };
-use apus_client::{Client, ClientError, Losses};
+use apus_client::{ClientError, Losses};
 use apus_types::ErrorCode;
 
 /// Room for values that is kept from one statement to the next.
 const VALUES_KEPT: usize = 1 << 12;
-/// Attempts of a statement that met a schema change or a failing node before anything of it was seen.
-pub(crate) const ATTEMPTS_MAX: u32 = 10;
-
 /// Bytes of a statement in an error.
 const STATEMENT_NAMED_MAX: usize = 200;
 
-/// The engine of one worker thread.
-pub struct SqlEngine {
-    pub client: Client,
-    pub(crate) catalog: RefCell<Rc<Catalog>>,
-    plans: RefCell<PlanCache>,
-    pub(crate) auto_increment: Arc<AutoIncrement>,
-    pub(crate) globals: Arc<Globals>,
-    /// What this thread counts of normal forms.
-    pub(crate) digests: OfThread,
-    /// `None`: nobody is refused anything.
-    pub(crate) store: Option<Rc<AccountStore>>,
-    /// Numbers the rights of sessions with roles.
-    pub(crate) next_rights: Cell<u64>,
-    pub(crate) user_locks: Arc<UserLocks>,
-    /// What this thread counts for SHOW STATUS.
-    counted: Arc<Line>,
-    /// Its events run as long as this is there.
-    pub(crate) events: RefCell<Option<event::scheduler::Alive>>,
-    /// When data nodes last said that they have no disks.
-    pub(crate) found_diskless: Cell<Option<std::time::Instant>>,
-}
-
 impl SqlEngine {
-    /// All but the client are shared by all threads of the SQL node.
-    pub fn new(
-        client: Client,
-        auto_increment: Arc<AutoIncrement>,
-        globals: Arc<Globals>,
-        user_locks: Arc<UserLocks>,
-    ) -> SqlEngine {
-        let counted = globals.status.line();
-        let digests = globals.digests.thread();
-        SqlEngine {
-            client,
-            catalog: RefCell::new(Rc::new(Catalog::default())),
-            plans: RefCell::new(PlanCache::default()),
-            auto_increment,
-            globals,
-            digests,
-            store: None,
-            next_rights: Cell::new(0),
-            user_locks,
-            counted,
-            events: RefCell::default(),
-            found_diskless: Cell::new(None),
-        }
-    }
-
-    /// Goes by the accounts of the cluster, and keeps the server's as they are there. Within a `LocalSet`.
-    #[must_use]
-    pub fn with_accounts(mut self, accounts: Accounts) -> SqlEngine {
-        self.store = Some(AccountStore::start(self.client.clone(), accounts));
-        self
-    }
-
-    /// The catalog of the newest version.
-    pub(crate) async fn catalog(&self) -> Result<Rc<Catalog>> {
-        let current = self.catalog.borrow().clone();
-        if current.is_current(&self.client) && !current.copies.are_pending() {
-            return Ok(current);
-        }
-        self.fetch_catalog().await
-    }
-
-    /// What a statement is executed with.
-    pub(crate) fn cluster<'c>(&'c self, catalog: &'c Catalog, reads: &'c Reads) -> Cluster<'c> {
-        Cluster { engine: self, client: &self.client, catalog, auto_increment: &self.auto_increment, reads }
-    }
-
-    /// As above, whatever somebody has left in it.
-    pub(crate) async fn catalog_as_it_is(&self) -> Result<Rc<Catalog>> {
-        let current = self.catalog.borrow().clone();
-        if current.is_current(&self.client) { Ok(current) } else { self.read_catalog().await }
-    }
-
-    /// Fetches the dictionary whatever is known of it, and ends what somebody has left in it.
-    pub(crate) async fn fetch_catalog(&self) -> Result<Rc<Catalog>> {
-        let catalog = self.read_catalog().await?;
-        if catalog.copies.are_none() { Ok(catalog) } else { Box::pin(self.finish_copies(catalog)).await }
-    }
-
-    pub(crate) async fn read_catalog(&self) -> Result<Rc<Catalog>> {
-        // No dictionary has this version, so the whole one is sent.
-        let dictionary = self.client.dictionary(u64::MAX).await.map_err(|e| errors::from_client(&e))?;
-        let Some(dictionary) = dictionary else { return Ok(self.catalog.borrow().clone()) };
-        let catalog = Rc::new(Catalog::from_dictionary(&dictionary, &self.catalog.borrow())?);
-        self.counted.add(Counter::Opened, catalog.opened);
-        *self.catalog.borrow_mut() = catalog.clone();
-        Ok(catalog)
-    }
-
-    /// A catalog that has this table or view, if there is one.
-    pub(crate) async fn catalog_with(&self, database: &str, name: &str) -> Result<Rc<Catalog>> {
-        let catalog = self.catalog().await?;
-        match catalog.columns_of(database, name) {
-            Err(e) if self.has_news(&e).await => self.catalog().await,
-            _ => Ok(catalog),
-        }
-    }
-
-    /// Whether the dictionary is another one than a statement was refused by that names what is not there: another SQL node may have made it just now, and the news of it
-    /// is under way.
-    pub(crate) async fn has_news(&self, refused: &SqlError) -> bool {
-        if !matches!(refused.errno, 1049 | 1146 | 1305 | 1356) {
-            return false;
-        }
-        let known = self.catalog.borrow().version;
-        match self.client.dictionary(known).await {
-            Ok(Some(dictionary)) if dictionary.version > known => self.fetch_catalog().await.is_ok(),
-            _ => false,
-        }
-    }
-
     /// Runs the statement `sql`, whose normal form is in the session's digest.
     pub(crate) async fn statement(&self, session: &mut Session, sql: &[u8], out: &mut Output<'_>) -> Result<()> {
         self.begin_statement(session)?;
@@ -195,20 +71,6 @@ impl SqlEngine {
             self.end_hints(session);
         }
         result
-    }
-
-    pub(crate) fn count(&self, session: &mut Session, what: Counter) {
-        session.counts[what as usize] += 1;
-        self.counted.count(what);
-    }
-
-    pub(crate) fn count_by(&self, session: &mut Session, at: usize, times: u64) {
-        session.counts[at] += times;
-        self.counted.add_at(at, times);
-    }
-
-    pub(crate) fn status_of_node(&self) -> &Status {
-        &self.globals.status
     }
 
     pub(crate) fn begin_statement(&self, session: &mut Session) -> Result<()> {

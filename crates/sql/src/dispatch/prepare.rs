@@ -4,7 +4,6 @@
 //! reset). At most [`NAMED_MAX`] at a time, beyond that error 1461. Statements that prepare or execute others cannot be
 //! prepared (1295).
 
-use super::SqlEngine;
 use crate::{
     errors::{self, Result},
     parse::{
@@ -12,7 +11,7 @@ use crate::{
         token::{Token, Tokens},
     },
     server::{Engine, Output},
-    session::{Scratch, Session},
+    session::{Scratch, Session, engine::SqlEngine},
     value::datum::Datum,
     wire::SqlError,
 };

@@ -1,6 +1,5 @@
 //! Transaction control, USE, SHOW and the statements that are accepted without effect.
 
-use super::SqlEngine;
 use crate::{
     accounts::Privileges,
     admin::{account::random, information_schema, set::split_assignments, table_locks, unsupported},
@@ -24,6 +23,7 @@ use crate::{
         Scratch, Session,
         authorize::database_denied,
         characteristics::{Isolation, access_mode},
+        engine::SqlEngine,
     },
     value::datum::Datum,
     wire::SqlError,

@@ -35,10 +35,9 @@ use apus_types::{TableSchema, TransId};
 
 use crate::{
     catalog::{Catalog, Table, auto_increment::AutoIncrement},
-    dispatch::SqlEngine,
     errors,
     program::function::unanswered,
-    session::{Done, Fail, Session, serializable_reads::Reads},
+    session::{Done, Fail, Session, engine::SqlEngine, serializable_reads::Reads},
 };
 
 /// What executing needs besides the session.
@@ -51,6 +50,13 @@ pub struct Cluster<'c> {
     pub auto_increment: &'c AutoIncrement,
     /// Of the session, if it is in a SERIALIZABLE transaction.
     pub reads: &'c Reads,
+}
+
+impl SqlEngine {
+    /// What a statement is executed with.
+    pub(crate) fn cluster<'c>(&'c self, catalog: &'c Catalog, reads: &'c Reads) -> Cluster<'c> {
+        Cluster { engine: self, client: &self.client, catalog, auto_increment: &self.auto_increment, reads }
+    }
 }
 
 /// Outcome of a statement without rows.

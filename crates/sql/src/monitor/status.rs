@@ -13,10 +13,9 @@ use std::{
 };
 
 use crate::{
-    dispatch::SqlEngine,
     parse::token::{Token, Tokens},
     plan::{Plan, traits},
-    session::Session,
+    session::{Session, engine::SqlEngine},
     wire::compressed::Compression,
 };
 

@@ -28,14 +28,17 @@ use super::routine::{
 use crate::{
     accounts::Privileges,
     catalog::{Catalog, Table, view::View},
-    dispatch::{ATTEMPTS_MAX, SqlEngine},
     errors::{self, Result},
     exec,
     expr::{Context, Expr},
     parse::token::{Token, Tokens},
     plan::{Plan, dml::Source},
     server::Collected,
-    session::{Called, Session, Warning, authorize::Identity},
+    session::{
+        Called, Session, Warning,
+        authorize::Identity,
+        engine::{ATTEMPTS_MAX, SqlEngine},
+    },
     value::datum::Datum,
     wire::SqlError,
 };

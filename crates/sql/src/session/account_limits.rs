@@ -5,10 +5,9 @@
 
 use std::{sync::Arc, time::Instant};
 
-use super::Session;
+use super::{Session, engine::SqlEngine};
 use crate::{
     accounts::Account,
-    dispatch::SqlEngine,
     errors::Result,
     expr::env::clock,
     parse::{

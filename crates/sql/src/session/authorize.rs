@@ -12,7 +12,7 @@ use std::{cell::Cell, rc::Rc, sync::Arc};
 
 use apus_types::{ErrorCode, TableSchema};
 
-use super::Session;
+use super::{Session, engine::SqlEngine};
 use crate::{
     accounts::{Account, AccountName, Active, Directory, Privileges},
     admin::information_schema,
@@ -21,7 +21,6 @@ use crate::{
         foreign_key::clause,
         statement::{Ddl, Name},
     },
-    dispatch::SqlEngine,
     errors::{self, Result},
     expr::env::Env,
     plan::hint::Told,

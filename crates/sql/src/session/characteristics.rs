@@ -4,10 +4,9 @@
 //! its own. COMMIT and ROLLBACK use it up, too; a statement that was refused because of it does not. A transaction keeps the access mode with which it has begun. A
 //! definition commits first, so the session's mode counts for it.
 
-use super::Session;
+use super::{Session, engine::SqlEngine};
 use crate::{
     accounts::Privileges,
-    dispatch::SqlEngine,
     errors::{self, Result},
     parse::token::Tokens,
     plan::{Plan, select::Lock},

@@ -4,6 +4,7 @@ pub(crate) mod account_limits;
 pub(crate) mod account_store;
 pub(crate) mod authorize;
 pub(crate) mod characteristics;
+pub mod engine;
 pub mod locked_rows;
 pub(crate) mod parameters;
 pub mod serializable_reads;

@@ -8,7 +8,8 @@ use apus_signal::{
 };
 use apus_types::{ErrorClass, ErrorCode, TableSchema, Value, key};
 
-use crate::{catalog::Catalog, dispatch::SqlEngine, errors};
+use super::engine::SqlEngine;
+use crate::{catalog::Catalog, errors};
 
 /// Longest wait for the lock of a row, which everybody holds for one transaction only.
 pub const ROW_WAIT_MS: u32 = 2_000;

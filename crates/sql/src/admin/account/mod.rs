@@ -12,7 +12,6 @@ use crate::{
         policy::{NoObject, Reuse},
     },
     catalog::{Catalog, Table},
-    dispatch::SqlEngine,
     errors::{self, Result},
     parse::{
         account::{Clause, Identified, Level, Named, Spoken, What, wrong_hash},
@@ -26,6 +25,7 @@ use crate::{
         Session,
         account_store::Book,
         authorize::{Identity, column_denied, database_denied, listed, privilege_missing, table_denied},
+        engine::SqlEngine,
     },
     wire::{SqlError, auth::AuthPlugin},
 };

@@ -8,12 +8,11 @@ use super::no_grant;
 use crate::{
     accounts::{Account, AccountName, Columns, Privileges, policy::LockTime},
     admin::show,
-    dispatch::SqlEngine,
     errors::{self, Result},
     parse::{account::Named, token::Tokens},
     program::routine::Key,
     server::Output,
-    session::{Session, authorize::table_denied},
+    session::{Session, authorize::table_denied, engine::SqlEngine},
 };
 
 impl SqlEngine {

@@ -10,14 +10,14 @@
 use super::{Form, Request};
 use crate::{
     accounts::{Privileges, Secret},
-    dispatch::{SqlEngine, is_query, utility},
+    dispatch::{is_query, utility},
     errors::{self, Result},
     parse::{
         digest::{Digest, Form as Cleaned},
         token::{Token, Tokens},
     },
     server::{ConnectionEntry, Output, limits},
-    session::Session,
+    session::{Session, engine::SqlEngine},
 };
 
 /// Which connection, and how its plan is to be told.

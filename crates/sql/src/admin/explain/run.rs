@@ -4,13 +4,13 @@ use super::{Form, Request, columns, json, tree};
 use crate::{
     admin::show,
     catalog::Catalog,
-    dispatch::{SqlEngine, utility},
+    dispatch::utility,
     errors::{self, Result},
     exec,
     expr::probe::Counts,
     plan::{Plan, Select},
     server::Output,
-    session::{Fail, Session},
+    session::{Fail, Session, engine::SqlEngine},
     value::datum::Datum,
 };
 

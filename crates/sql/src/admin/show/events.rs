@@ -12,7 +12,6 @@ use crate::{
     accounts::Privileges,
     admin::information_schema::{DATABASE, Row},
     catalog::Catalog,
-    dispatch::SqlEngine,
     errors::{self, Result},
     expr::Env,
     parse::{token::Tokens, view_text::quoted},
@@ -21,7 +20,7 @@ use crate::{
         routine::{define::full, failures::bad_name},
     },
     server::Output,
-    session::{Session, authorize::database_denied},
+    session::{Session, authorize::database_denied, engine::SqlEngine},
     value::{datum::Datum, temporal::whole_seconds, zone::Zone},
 };
 

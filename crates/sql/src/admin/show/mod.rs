@@ -17,7 +17,6 @@ use crate::{
         visibility,
     },
     ddl::create_view,
-    dispatch::SqlEngine,
     errors::{self, Result},
     parse::{
         charset::is_said,
@@ -26,7 +25,7 @@ use crate::{
     },
     plan::{rules::functional::is_part, text::plan_text},
     server::Output,
-    session::{ERROR, Session, Warning, authorize::shown_privileges},
+    session::{ERROR, Session, Warning, authorize::shown_privileges, engine::SqlEngine},
     value::{float_digits, number_format},
     wire::ColumnDef,
 };

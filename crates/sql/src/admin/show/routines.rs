@@ -9,13 +9,12 @@ use crate::{
         unsupported::ROUTINES,
     },
     catalog::Catalog,
-    dispatch::SqlEngine,
     errors::{self, Result},
     expr::Env,
     parse::{token::Tokens, view_text::quoted},
     program::routine::{Definition, Kind, Routine},
     server::Output,
-    session::Session,
+    session::{Session, engine::SqlEngine},
     value::{datum::Datum, temporal::whole_seconds, zone::Zone},
 };
 use apus_types::{Column, ColumnType, Value};

@@ -8,7 +8,6 @@ use crate::{
         unsupported::TRIGGERS,
     },
     catalog::{Catalog, Table},
-    dispatch::SqlEngine,
     errors::{self, Result},
     expr::Env,
     parse::{token::Tokens, view_text::quoted},
@@ -17,7 +16,7 @@ use crate::{
         trigger::{Definition, define::find, definitions},
     },
     server::Output,
-    session::{Session, authorize::privilege_missing},
+    session::{Session, authorize::privilege_missing, engine::SqlEngine},
     value::{datum::Datum, zone::Zone},
 };
 use apus_types::Value;

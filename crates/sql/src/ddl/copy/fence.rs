@@ -19,10 +19,9 @@ use apus_types::{ErrorCode, TableId, TableSchema, foreign_key::ForeignKey};
 
 use crate::{
     catalog::{Catalog, Table},
-    dispatch::SqlEngine,
     errors::{self, Result},
     plan::Plan,
-    session::{Session, characteristics::Isolation},
+    session::{Session, characteristics::Isolation, engine::SqlEngine},
 };
 
 /// What the name of a copy begins with.

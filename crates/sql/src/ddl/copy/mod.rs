@@ -24,9 +24,8 @@ use self::{
 use super::alter::AlterClause;
 use crate::{
     catalog::{Catalog, Table},
-    dispatch::SqlEngine,
     errors::{self, Result},
-    session::Session,
+    session::{Session, engine::SqlEngine},
     wire::SqlError,
 };
 pub use whole::Whole;

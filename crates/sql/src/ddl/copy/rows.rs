@@ -18,7 +18,6 @@ use super::{Failed, Remade};
 use crate::{
     catalog::{Catalog, Table},
     ddl::alter,
-    dispatch::SqlEngine,
     errors,
     exec::{
         Cluster, duplicate, insert,
@@ -29,7 +28,7 @@ use crate::{
         dml::{OnDuplicate, Source, is_of_bytes},
         rules,
     },
-    session::{Fail, Scratch, Session, serializable_reads::Reads},
+    session::{Fail, Scratch, Session, engine::SqlEngine, serializable_reads::Reads},
     spill::byte_strings::Strings,
     value::{datum::Datum, zone::Zone},
     wire::SqlError,

@@ -16,9 +16,8 @@ use crate::{
         alter::{self, AlterClause},
         foreign_key,
     },
-    dispatch::SqlEngine,
     errors::{self, Result},
-    session::Session,
+    session::{Session, engine::SqlEngine},
 };
 
 /// Attempts of a change that meets another change of the same tables.

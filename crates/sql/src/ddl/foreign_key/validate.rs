@@ -17,14 +17,13 @@ use apus_types::ErrorCode;
 
 use crate::{
     catalog::{Table, foreign_key::Rules},
-    dispatch::SqlEngine,
     errors::{self, Result},
     exec::{
         Cluster, execute,
         foreign_key::{Row, parents, primary_keys},
         next_savepoint,
     },
-    session::{Done, Fail, Session, serializable_reads::Reads},
+    session::{Done, Fail, Session, engine::SqlEngine, serializable_reads::Reads},
 };
 
 /// Rows looked at per transaction.

@@ -22,13 +22,15 @@ use crate::{
             key, of_table, table,
         },
     },
-    dispatch::{ATTEMPTS_MAX, SqlEngine},
     errors::{self, Result},
     expr::json::{of_datum, parsed},
     parse::view_text::quoted,
     plan::into,
     server::Output,
-    session::{Scratch, Session},
+    session::{
+        Scratch, Session,
+        engine::{ATTEMPTS_MAX, SqlEngine},
+    },
     value::{datum::Datum, json::Json, temporal::timestamp_to_civil, zone::Zone},
     variables::NO_LIMIT,
 };

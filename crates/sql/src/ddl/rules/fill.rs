@@ -18,7 +18,6 @@ use super::{
     rows::{Looked, Stop},
 };
 use crate::{
-    dispatch::SqlEngine,
     errors::{self, Result},
     exec::change::{self, Storing},
     expr::Expr,
@@ -27,7 +26,7 @@ use crate::{
         failures::{self, Place},
         read::{examine, names},
     },
-    session::{Fail, Session},
+    session::{Fail, Session, engine::SqlEngine},
 };
 
 /// What the name of a column begins with whose rows are being filled.

@@ -15,9 +15,8 @@ use apus_types::{ErrorCode, TableSchema, form::Source, key, rules::CheckDef};
 use super::alter;
 use crate::{
     catalog::Table,
-    dispatch::SqlEngine,
     errors::{self, Result},
-    session::Session,
+    session::{Session, engine::SqlEngine},
     wire::SqlError,
 };
 

@@ -36,7 +36,6 @@ use self::marks::Marks;
 use super::{Cluster, execute, next_savepoint};
 use crate::{
     catalog::{Catalog, Table, foreign_key::rules},
-    dispatch::SqlEngine,
     errors, exec,
     plan::{
         Plan, Update,
@@ -46,6 +45,7 @@ use crate::{
     session::{
         Done, Fail, Session,
         characteristics::Isolation,
+        engine::SqlEngine,
         serializable_reads::{OfTable, Reads},
     },
 };

@@ -23,14 +23,13 @@ use sqlparser::tokenizer::Location;
 use self::blocks::Blocks;
 use crate::{
     catalog::Table,
-    dispatch::SqlEngine,
     parse::hint::{
         grammar::{self, Hint},
         place,
         words::Kind,
     },
     plan,
-    session::Session,
+    session::{Session, engine::SqlEngine},
     variables::Variables,
     wire::SqlError,
 };

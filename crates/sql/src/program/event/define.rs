@@ -18,11 +18,10 @@ use crate::{
     accounts::Privileges,
     admin::{information_schema, performance_schema, set::value_of},
     catalog::SYSTEM_DATABASE,
-    dispatch::SqlEngine,
     errors::{self, Result},
     expr::{env::clock, func::clock::compound_interval},
     program::routine::{self, DEFINITION_BYTES_MAX, define::full},
-    session::{Session, authorize::database_denied},
+    session::{Session, authorize::database_denied, engine::SqlEngine},
     value::{
         datum::{Datum, text_to_f64},
         temporal::{MICROS_PER_SECOND, is_valid, read_datetime, whole_seconds},

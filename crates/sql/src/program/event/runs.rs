@@ -15,9 +15,11 @@ use apus_types::{Column, ColumnType, ErrorCode, TableSchema, Value};
 
 use crate::{
     catalog::{Catalog, SYSTEM_DATABASE, Table},
-    dispatch::SqlEngine,
     errors::{self, Result},
-    session::system_rows::{ROW_WAIT_MS, Rows, encoded_key, is_passing, numbers},
+    session::{
+        engine::SqlEngine,
+        system_rows::{ROW_WAIT_MS, Rows, encoded_key, is_passing, numbers},
+    },
 };
 
 const TABLE: &str = "event_runs";

@@ -23,12 +23,16 @@ use tokio::sync::oneshot;
 use super::{Definition, Event, Status, runs::draw};
 use crate::{
     accounts::Privileges,
-    dispatch::SqlEngine,
     errors::Result,
     expr::env::clock,
     program::routine::failures::no_definer,
     server::{Collected, ConnectionInfo, Engine, Registry, Slot},
-    session::{Session, authorize::account_of, user_lock::OwnLock},
+    session::{
+        Session,
+        authorize::account_of,
+        engine::{Alive, SqlEngine},
+        user_lock::OwnLock,
+    },
     value::{datum::Datum, temporal::whole_seconds},
     wire::{SqlError, capability},
 };
@@ -47,9 +51,6 @@ const ASK: Duration = Duration::from_secs(1);
 const USER: &str = "event_scheduler";
 /// utf8mb4_0900_ai_ci.
 const CHARSET: u16 = 255;
-
-/// Ends with the engine that holds it.
-pub type Alive = oneshot::Sender<Infallible>;
 
 /// An event that is enabled.
 struct Waiting {

@@ -6,10 +6,9 @@ use super::{
     run::Frame,
 };
 use crate::{
-    dispatch::SqlEngine,
     errors::{Result, wrong_variable_value},
     server::Output,
-    session::{ERROR, Session, Signalled, Warning},
+    session::{ERROR, Session, Signalled, Warning, engine::SqlEngine},
     value::datum::Datum,
     wire::SqlError,
 };

@@ -21,7 +21,7 @@ use crate::{
     accounts::Privileges,
     admin::information_schema,
     ddl::statement::Name,
-    dispatch::{SqlEngine, utility},
+    dispatch::utility,
     errors::{self, Result},
     expr::env::clock,
     parse::{
@@ -30,7 +30,7 @@ use crate::{
     },
     plan::bind,
     server::Output,
-    session::Session,
+    session::{Session, engine::SqlEngine},
     value::datum::Datum,
 };
 

@@ -18,7 +18,6 @@ use super::{
     refused::refuse_within,
 };
 use crate::{
-    dispatch::{ATTEMPTS_MAX, SqlEngine},
     errors::{self, Result},
     exec::new_row::without_row,
     expr::{
@@ -29,7 +28,11 @@ use crate::{
     parse::token::{Token, Tokens},
     plan::{self, Plan},
     server::Output,
-    session::{Called, KeptPlan, Scratch, Session, Warning, authorize::Identity},
+    session::{
+        Called, KeptPlan, Scratch, Session, Warning,
+        authorize::Identity,
+        engine::{ATTEMPTS_MAX, SqlEngine},
+    },
     value::datum::Datum,
     variables::NO_LIMIT,
     wire::{

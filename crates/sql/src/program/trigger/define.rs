@@ -17,10 +17,9 @@ use crate::{
     accounts::Privileges,
     admin::{grant_tables, information_schema, performance_schema},
     catalog::{Catalog, SYSTEM_DATABASE, Table},
-    dispatch::SqlEngine,
     errors::{self, Result},
     program::routine::{self, define::full},
-    session::Session,
+    session::{Session, engine::SqlEngine},
 };
 
 /// Longest name in characters.

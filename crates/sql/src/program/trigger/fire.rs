@@ -11,7 +11,6 @@ use apus_types::ErrorCode;
 use super::{Event, Trigger};
 use crate::{
     catalog::Table,
-    dispatch::SqlEngine,
     errors,
     exec::change,
     expr::{
@@ -23,7 +22,7 @@ use crate::{
         run::{Frame, Surroundings, enter, leave},
     },
     server::Collected,
-    session::{Called, Done, Fail, Session},
+    session::{Called, Done, Fail, Session, engine::SqlEngine},
     value::datum::Datum,
 };
 

@@ -29,9 +29,8 @@ use std::{
 };
 
 use self::rows::{Place, Tables};
-use super::Session;
+use super::{Session, engine::SqlEngine};
 use crate::{
-    dispatch::SqlEngine,
     errors::{self, Result},
     expr::func::user_lock::Call,
     value::datum::Datum,

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Instant};
 
 use super::{Watch, lease::UserLocks, rows::Place};
-use crate::{dispatch::SqlEngine, errors::Result, server::Registry};
+use crate::{errors::Result, server::Registry, session::engine::SqlEngine};
 
 /// No connection has this number.
 const NOBODY: u32 = 0;
