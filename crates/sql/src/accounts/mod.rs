@@ -8,6 +8,7 @@
 
 pub mod columns;
 pub mod host;
+pub(crate) mod identity;
 pub mod kept;
 pub mod password;
 pub mod policy;

@@ -279,6 +279,11 @@ impl Policy {
     }
 }
 
+/// Characters of a password, as `generated_random_password_length` may be set.
+pub const LENGTH_MIN: u64 = 5;
+
+pub const LENGTH_MAX: u64 = 255;
+
 #[cfg(test)]
 mod tests {
     use super::*;

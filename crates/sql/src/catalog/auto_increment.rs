@@ -6,6 +6,8 @@
 //! not pay for each. One that falls into the range of another SQL node is found as a duplicate there: that node gives up its range and
 //! takes a value above the counter, which is above all explicit ones.
 
+use crate::variables::Step;
+
 use std::sync::{Mutex, PoisonError};
 
 use apus_client::{Client, ClientError, ExecOptions, KeyList, OpBatch, ReadBatch, Results, Rows};
@@ -23,30 +25,6 @@ struct Range {
     next: u64,
     /// Excluded; also a lower bound of the counter in the table.
     end: u64,
-}
-
-/// The variables auto_increment_increment and auto_increment_offset.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Step {
-    pub increment: u64,
-    /// Ignored where it is greater than the increment.
-    pub offset: u64,
-}
-
-impl Step {
-    /// The least value that is not below `next` and in step.
-    fn align(self, next: u64) -> Option<u64> {
-        let offset = if self.offset > self.increment { 1 } else { self.offset };
-        if next <= offset {
-            return Some(offset);
-        }
-        (next - offset).div_ceil(self.increment).checked_mul(self.increment)?.checked_add(offset)
-    }
-    /// The first value behind `count` values that begin at `next` or above.
-    fn behind(self, next: u64, count: u64) -> Option<u64> {
-        let last = self.align(next)?.checked_add(self.increment.checked_mul(count.checked_sub(1)?)?)?;
-        last.checked_add(1)
-    }
 }
 
 impl Range {

@@ -8,9 +8,8 @@ use super::{
     visibility,
 };
 use crate::{
-    ddl::statement,
     errors::{self, Result},
-    parse::token::Tokens,
+    parse::token::{self, Tokens},
     wire::SqlError,
 };
 
@@ -23,7 +22,7 @@ pub fn clause(t: &mut Tokens) -> Result<IndexClause> {
 }
 
 /// `name ON table (columns)`, behind CREATE FULLTEXT INDEX.
-pub fn created(t: &mut Tokens) -> Result<(statement::Name, IndexClause)> {
+pub fn created(t: &mut Tokens) -> Result<(token::Name, IndexClause)> {
     t.expect("index")?;
     let name = Some(t.identifier()?);
     key_parts::check_name(name.as_deref())?;

@@ -4,9 +4,11 @@ use apus_types::{Column, IndexDef, IndexNo, TableSchema, collate::Collation, sch
 
 use super::full_text;
 use crate::{
-    ddl::rules::clause,
     errors::{self, Result},
-    parse::{token::Tokens, view_text::quoted},
+    parse::{
+        token::{self, Tokens},
+        view_text::quoted,
+    },
     plan::rules::functional,
     wire::SqlError,
 };
@@ -59,7 +61,7 @@ pub fn parse(t: &mut Tokens) -> Result<KeyParts> {
     let mut parts = KeyParts::default();
     loop {
         let (column, length) = if t.peek_symbol('(') {
-            parts.expressions.push((parts.columns.len() as u16, clause::expression(t)?));
+            parts.expressions.push((parts.columns.len() as u16, token::expression(t)?));
             (String::new(), 0)
         } else {
             column(t)?

@@ -5,24 +5,28 @@
 //! stale definition can cost a retry, never a wrong row.
 
 pub mod auto_increment;
+pub(crate) mod copies;
 pub mod foreign_key;
 pub mod full_text;
+pub(crate) mod grant_tables;
 pub(crate) mod histogram;
+pub(crate) mod information_schema;
 pub(crate) mod key_parts;
+pub(crate) mod performance_schema;
 pub mod statistics;
 pub mod view;
 pub(crate) mod visibility;
 
+use apus_types::{Column, ColumnType, IndexDef, IndexState, TableId, TableSchema, collate::Collation, schema::Form};
 use std::{collections::BTreeMap, rc::Rc};
 
 use apus_client::Client;
 use apus_signal::dict::Dictionary;
-use apus_types::{IndexDef, IndexState, TableId, TableSchema, collate::Collation, schema::Form};
 
-use self::{foreign_key::Rules, histogram::Histograms, statistics::Statistics, view::View};
+use self::{copies::Copies, foreign_key::Rules, histogram::Histograms, statistics::Statistics, view::View};
 use crate::{
-    admin::{grant_tables, information_schema, performance_schema},
-    ddl::{copy::fence::Copies, create_select},
+    accounts::kept,
+    ddl::create_select,
     errors::{self, Result},
     plan::{rules, shape::Shape},
     program::{
@@ -30,7 +34,6 @@ use crate::{
         routine::{self, Kind, Routine, Routines},
         trigger::{self, Triggers},
     },
-    session::account_store,
     value::enum_set,
 };
 
@@ -165,7 +168,7 @@ impl Catalog {
                 catalog.copies.put(Rc::new(table));
                 continue;
             }
-            if table.schema.database == SYSTEM_DATABASE && table.schema.name == account_store::TABLE {
+            if table.schema.database == SYSTEM_DATABASE && table.schema.name == kept::TABLE {
                 continue; // no statement can name it
             }
             if create_select::unfinished(&table.schema.name).is_some() {
@@ -249,14 +252,14 @@ impl Catalog {
         }
     }
     pub fn table(&self, database: &str, name: &str) -> Result<Rc<Table>> {
-        if database.eq_ignore_ascii_case(information_schema::DATABASE) {
-            return information_schema::table(name).ok_or_else(|| errors::unknown_virtual_table(name));
+        if database.eq_ignore_ascii_case(crate::catalog::information_schema::DATABASE) {
+            return crate::catalog::information_schema::table(name).ok_or_else(|| errors::unknown_virtual_table(name));
         }
         if !self.databases.contains_key(database) {
             let found = match self.virtual_tables(database) {
                 None => return Err(errors::unknown_database(database)),
-                Some(grant_tables::DATABASE) => grant_tables::table(name),
-                Some(_) => performance_schema::table(name),
+                Some(crate::catalog::grant_tables::DATABASE) => crate::catalog::grant_tables::table(name),
+                Some(_) => crate::catalog::performance_schema::table(name),
             };
             return found.ok_or_else(|| errors::unknown_table(database, name));
         }
@@ -268,7 +271,9 @@ impl Catalog {
     }
     /// The database of this name, if it has virtual tables and is in no list.
     pub fn virtual_tables(&self, database: &str) -> Option<&'static str> {
-        let known = [grant_tables::DATABASE, performance_schema::DATABASE].into_iter().find(|known| *known == database);
+        let known = [crate::catalog::grant_tables::DATABASE, crate::catalog::performance_schema::DATABASE]
+            .into_iter()
+            .find(|known| *known == database);
         known.filter(|known| !self.databases.contains_key(*known))
     }
     pub fn tables_of(&self, database: &str) -> impl Iterator<Item = &Rc<Table>> {
@@ -292,4 +297,17 @@ impl Catalog {
         all.sort_by(|a, b| a.schema.name.cmp(&b.schema.name));
         all
     }
+}
+
+/// Name of the hidden primary key.
+pub const HIDDEN_KEY: &str = "#key";
+
+/// The table that a definition is kept as. It has a key that nobody sees.
+pub fn kept_table(database: &str, kept_as: &str, engine: &str, definition: String) -> TableSchema {
+    let key = Column { nullable: false, ..Column::new(HIDDEN_KEY, ColumnType::Int { bits: 64, unsigned: true }) };
+    let mut schema = TableSchema::new(database, kept_as, vec![key], vec![0]);
+    schema.hidden_key = true;
+    schema.engine = engine.to_owned();
+    schema.comment = definition;
+    schema
 }

@@ -11,9 +11,8 @@ use std::{cell::OnceCell, collections::BTreeMap, rc::Rc};
 use apus_types::{Column, ColumnType, TableId, TableSchema};
 use sqlparser::ast::{self, Statement};
 
-use super::Table;
+use super::{HIDDEN_KEY, Table};
 use crate::{
-    ddl::statement::HIDDEN_KEY,
     errors::{self, Result},
     plan,
 };

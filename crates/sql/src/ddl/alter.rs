@@ -27,7 +27,7 @@ use super::{
         clause::{self, Clause},
     },
     rules::{self, alter::CheckStep},
-    statement::{self, Definitions, Given, Name},
+    statement::{self, Definitions, Given},
 };
 use crate::{
     catalog::{
@@ -41,7 +41,10 @@ use crate::{
         Context,
         assign::{self, Assign},
     },
-    parse::{charset, token::Tokens},
+    parse::{
+        charset,
+        token::{Name, Tokens},
+    },
     plan::{dml::default_expr, rules::functional},
     session::{Session, engine::SqlEngine},
     value::{enum_set, float_digits, number_format::Face},

@@ -23,16 +23,14 @@ use apus_signal::{
 use apus_types::{Column, ErrorCode, TableSchema, Value, key, schema::DefaultValue};
 
 use super::{
-    copy::fence,
     create_view,
-    statement::{self, Definitions, Name},
+    statement::{self, Definitions},
 };
 use crate::{
-    admin::information_schema,
-    catalog::{Catalog, Table},
+    catalog::{Catalog, Table, copies},
     errors::{self, Result},
     exec::{self, Changed, insert},
-    parse::token::{Token, Tokens},
+    parse::token::{Name, Token, Tokens},
     plan::{
         Insert, Plan, Select,
         dml::{OnDuplicate, Source, texts_as_bytes},
@@ -112,7 +110,7 @@ pub fn unfinished(name: &str) -> Option<u16> {
 
 /// Names of tables that are being filled are nobody else's.
 pub fn check_table_name(name: &str) -> Result<()> {
-    if unfinished(name).is_some() || fence::number(name).is_some() {
+    if unfinished(name).is_some() || copies::number(name).is_some() {
         Err(errors::wrong_table_name(name))
     } else {
         Ok(())
@@ -336,7 +334,7 @@ fn exists(session: &mut Session, clause: &SelectClause, e: crate::wire::SqlError
 }
 
 fn check_free(catalog: &Catalog, name: &TableName) -> Result<()> {
-    if name.database == information_schema::DATABASE {
+    if name.database == crate::catalog::information_schema::DATABASE {
         return Err(errors::virtual_table_write(&name.database));
     }
     match catalog.columns_of(&name.database, &name.table) {

@@ -9,21 +9,20 @@ use apus_signal::{
 use apus_types::{Column, ColumnType, ErrorCode, TableId, schema::DefaultValue};
 use sqlparser::ast::{self, SetExpr, Statement, TableFactor, TableWithJoins};
 
-use super::statement::Name;
 use crate::{
     accounts::Privileges,
-    admin::information_schema,
     catalog::{
         Catalog, Table,
         view::{self, Algorithm, Check, DEFINITION_BYTES_MAX, Definition, View},
     },
     errors::{self, Result},
     parse::{
-        token::{Token, Tokens},
+        account::account,
+        token::{Name, Token, Tokens},
         view_text,
     },
-    plan::{self, Plan, Planner, Select, Unplanned, select::Output},
-    session::{Session, authorize::Needs, engine::SqlEngine},
+    plan::{self, Plan, Planner, Select, Unplanned, needs::Needs, select::Output},
+    session::{Session, engine::SqlEngine},
 };
 
 /// Attempts of a definition that others change at the same time.
@@ -142,31 +141,6 @@ impl ViewClause {
     }
 }
 
-/// `user@host`; `None`: CURRENT_USER.
-pub fn account(t: &mut Tokens) -> Result<Option<(String, String)>> {
-    if t.word("current_user") {
-        if t.symbol('(') {
-            t.expect_symbol(')')?;
-        }
-        return Ok(None);
-    }
-    let is_bare = matches!(t.peek(), Some(Token::Word(_)));
-    let user = t.identifier()?;
-    if is_bare && let Some((user, host)) = user.split_once('@') {
-        let host = if host.is_empty() { t.identifier()? } else { host.to_owned() };
-        return Ok(Some((user.to_owned(), host.to_lowercase())));
-    }
-    let host = match t.peek() {
-        Some(Token::Word(w)) if w == "@" => {
-            t.skip();
-            t.identifier()?
-        }
-        Some(Token::Word(w)) if w.starts_with('@') => t.identifier()?.split_off(1),
-        _ => "%".to_owned(),
-    };
-    Ok(Some((user, host.to_lowercase())))
-}
-
 /// A definition as it goes into the dictionary.
 struct Made {
     definition: Definition,
@@ -271,7 +245,7 @@ fn check_name(
     name: &TableName,
 ) -> Result<Option<Option<Rc<View>>>> {
     let (database, table) = (name.database.as_str(), name.table.as_str());
-    if database == information_schema::DATABASE {
+    if database == crate::catalog::information_schema::DATABASE {
         return Err(errors::virtual_table_write(database));
     }
     if !catalog.databases.contains_key(database) {
@@ -413,7 +387,7 @@ fn is_updatable(catalog: &Catalog, database: &str, body: &SetExpr) -> bool {
                 };
                 match catalog.view(database, table) {
                     Some(view) => view.definition.updatable,
-                    None => database != information_schema::DATABASE,
+                    None => database != crate::catalog::information_schema::DATABASE,
                 }
             }
             TableFactor::NestedJoin { table_with_joins, .. } => of(catalog, database, table_with_joins),

@@ -2,21 +2,21 @@
 
 use super::{
     alter::AlterClause,
-    copy::fence,
     create_select,
     foreign_key::{self, clause::Clause},
     histogram::Follows,
     rules,
-    statement::{Ddl, Name},
+    statement::Ddl,
 };
 use crate::{
-    admin::{grant_tables, performance_schema},
+    admin::performance_schema,
     catalog::{
-        Catalog, full_text,
+        Catalog, copies, full_text,
         key_parts::{self, IndexClause},
     },
     errors::{self, Result},
     exec::{Changed, Info},
+    parse::token::Name,
     plan::rules::functional,
     program::trigger,
     session::{Scratch, Session, engine::SqlEngine},
@@ -59,8 +59,8 @@ impl SqlEngine {
         let changed: Vec<TableName> = ddl.changed_tables().iter().filter_map(|name| full(name).ok()).collect();
         let dropped = if let Ddl::DropDatabase { name, .. } = &ddl { name.as_str() } else { "" };
         let is_closed = |catalog: &Catalog| {
-            changed.iter().any(|name| fence::is_copied(catalog, &name.database, &name.table))
-                || fence::is_copied_in(catalog, dropped)
+            changed.iter().any(|name| copies::is_copied(catalog, &name.database, &name.table))
+                || copies::is_copied_in(catalog, dropped)
         };
         Box::pin(self.wait_for_copies(session, is_closed)).await?;
         match ddl {
@@ -170,10 +170,14 @@ impl SqlEngine {
                 let name = full(&name)?;
                 let catalog = self.fetch_catalog().await?;
                 match catalog.virtual_tables(&name.database) {
-                    Some(performance_schema::DATABASE) if performance_schema::truncate(&name.table, &session.env) => {
+                    Some(crate::catalog::performance_schema::DATABASE)
+                        if performance_schema::truncate(&name.table, &session.env) =>
+                    {
                         return Ok(done);
                     }
-                    Some(grant_tables::DATABASE) if name.table == grant_tables::SLOW_LOG => {
+                    Some(crate::catalog::grant_tables::DATABASE)
+                        if name.table == crate::catalog::grant_tables::SLOW_LOG =>
+                    {
                         self.globals.slow.forget();
                         return Ok(done);
                     }
@@ -319,7 +323,7 @@ impl SqlEngine {
 
     /// Somebody else has changed a table: what is in the way of dropping or emptying it.
     async fn look_again(&self, session: &mut Session, name: &TableName) -> Result<()> {
-        let is_closed = |catalog: &Catalog| fence::is_copied(catalog, &name.database, &name.table);
+        let is_closed = |catalog: &Catalog| copies::is_copied(catalog, &name.database, &name.table);
         self.wait_for_copies(session, is_closed).await?;
         self.check_drops(session, std::slice::from_ref(name), true).await
     }

@@ -10,24 +10,21 @@ use super::{
 };
 use crate::{
     catalog::{
-        full_text,
+        HIDDEN_KEY, full_text,
         key_parts::{self, IndexClause, KeyParts, PrimaryKey},
         visibility,
     },
     errors::{self, Result},
-    expr::{
-        assign::{self, Assign},
-        eval::decimals_of,
-    },
+    expr::assign::{self, Assign},
     parse::{
         charset::{Characters, collation_named},
-        column_type::typed,
-        token::Tokens,
+        column_type::{set_collation, typed},
+        token::{Name, Tokens},
     },
     plan::rules,
     value::{
         bits,
-        datum::Datum,
+        datum::{Datum, decimals_of},
         enum_set,
         number_format::{self, Face},
         zone::Zone,
@@ -36,12 +33,6 @@ use crate::{
 use apus_types::{
     Column, ColumnType, IndexDef, IndexNo, IndexState, TableSchema, Value, collate::Collation, schema::DefaultValue,
 };
-
-/// Name of the hidden primary key.
-pub const HIDDEN_KEY: &str = "#key";
-
-/// Database (when given) and table.
-pub type Name = (Option<String>, String);
 
 #[derive(Debug)]
 pub enum Ddl {
@@ -643,21 +634,6 @@ pub fn settle_default(c: &mut Column) -> Result<()> {
     Ok(())
 }
 
-pub fn set_collation(c: &mut Column, to: Collation) -> Result<()> {
-    if c.ty == ColumnType::Json {
-        let text = format!("COLLATION '{}' is not valid for CHARACTER SET 'binary'", to.name());
-        return Err(crate::wire::SqlError::new(1253, b"42000", text));
-    }
-    match &mut c.ty {
-        ColumnType::Char { collation, .. }
-        | ColumnType::VarChar { collation, .. }
-        | ColumnType::Text { collation, .. }
-        | ColumnType::Label { collation, .. } => *collation = to,
-        _ => {}
-    }
-    Ok(())
-}
-
 fn now(t: &mut Tokens) -> Result<()> {
     if !(t.word("current_timestamp") || t.word("now") || t.word("localtimestamp") || t.word("localtime")) {
         return Err(t.error());
@@ -735,7 +711,7 @@ pub fn default_value(t: &mut Tokens) -> Result<Given> {
         return Ok(Given::Number(format!("{sign}{}", t.number()?)));
     }
     if t.peek_symbol('(') {
-        return Ok(Given::Value(DefaultValue::Expression(super::rules::clause::expression(t)?)));
+        return Ok(Given::Value(DefaultValue::Expression(crate::parse::token::expression(t)?)));
     }
     now(t)?;
     Ok(Given::Value(DefaultValue::CurrentTimestamp))

@@ -2,12 +2,15 @@
 
 use std::{pin::pin, rc::Rc};
 
-use super::{begins_with, is_of_text_protocol, is_query};
+use super::{begins_with, is_of_text_protocol};
 use crate::{
     catalog::Catalog,
     errors::{self, Result},
     expr::Kind,
-    parse::digest::{Digest, Form, has_statement, without_end},
+    parse::{
+        digest::{Digest, Form, has_statement, without_end},
+        token::is_query,
+    },
     plan::{self, Plan, cache::key_of, dml::Source, text::is_typed_by_values},
     server::{Output, PreparedInfo},
     session::{KeptPlan, Prepared, Session, engine::SqlEngine},
@@ -99,7 +102,7 @@ impl SqlEngine {
         }
         session.clear_warnings();
         self.begin_statement(session)?;
-        super::utility::ok(session, out)
+        crate::session::ok(session, out)
     }
 
     /// PREPARE of a text in UTF-8.

@@ -6,14 +6,13 @@ use apus_types::collate::Collation;
 use std::{pin::pin, rc::Rc, sync::Arc, time::Duration};
 
 use crate::{
-    accounts::{Account, Privileges},
+    accounts::{Account, Privileges, identity::Identity},
     errors::{self, Result},
     expr::{env::Env, result_cells},
     monitor::status::ALL,
     server::{ConnectionInfo, Engine, Output, PreparedInfo, Registry},
     session::{
         Session,
-        authorize::Identity,
         engine::SqlEngine,
         locked_rows::OwnRows,
         parameters::{attribute_text, param_of},
@@ -218,7 +217,7 @@ impl Engine for SqlEngine {
         let table = self.catalog().await?.columns_of(&database, table)?;
         let matches = |name: &str| {
             wildcard.is_empty()
-                || crate::expr::eval::like(
+                || crate::value::like::like(
                     name.as_bytes(),
                     wildcard.as_bytes(),
                     Some(b'\\'),

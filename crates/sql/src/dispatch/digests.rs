@@ -6,25 +6,12 @@
 use std::time::Duration;
 
 use crate::{
-    expr::env::clock,
-    monitor::{digest_text, slow, status::Counter},
+    monitor::{digest_text, digests::Did, slow, status::Counter},
     parse::digest::{Digest, Form},
     plan::cache::key_of,
     session::{Session, engine::SqlEngine},
+    value::zone::clock,
 };
-
-/// What a statement has done, as far as it is counted by its normal form.
-#[derive(Clone, Copy, Default, Debug)]
-pub struct Did {
-    pub micros: u64,
-    pub affected: u64,
-    pub sent: u64,
-    pub examined: u64,
-    pub warnings: u64,
-    pub is_failed: bool,
-    /// How its plan reads: see [`crate::plan::traits::Traits`].
-    pub traits: u8,
-}
 
 impl SqlEngine {
     /// A statement begins whose normal form this is.
@@ -73,7 +60,7 @@ impl SqlEngine {
     fn tell_slow(&self, session: &Session, took: Duration, is_slow: bool) {
         let log = &self.globals.slow;
         let did = did(session, took);
-        let is_unindexed = did.traits & crate::plan::traits::NO_INDEX != 0 && log.logs_unindexed();
+        let is_unindexed = did.traits & crate::monitor::access::NO_INDEX != 0 && log.logs_unindexed();
         if !log.is_on() || !is_slow && !is_unindexed || did.examined < session.env.variables.min_examined_rows {
             return;
         }

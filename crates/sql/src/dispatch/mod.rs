@@ -11,7 +11,6 @@ use std::{pin::pin, rc::Rc, time::Duration};
 
 use crate::{
     accounts::Privileges,
-    admin::explain,
     catalog::Catalog,
     ddl::copy::fence,
     errors::{self, Result},
@@ -20,7 +19,7 @@ use crate::{
     monitor::status::Counter,
     parse::{
         digest::{Digest, Form},
-        token::Tokens,
+        token::{self, Tokens, is_query},
     },
     plan::{
         self, Plan,
@@ -31,7 +30,7 @@ use crate::{
     program::function::unanswered,
     server::{Mark, Output},
     session::{
-        Fail, KeptPlan, Scratch, Session,
+        self, Fail, KeptPlan, Scratch, Session,
         engine::{ATTEMPTS_MAX, SqlEngine},
     },
     value::datum::{Datum, recycle},
@@ -472,7 +471,7 @@ impl SqlEngine {
             }
         } else if session.savepoint > before
             && session.transaction.as_ref().is_some_and(|t| t.is_started())
-            && exec::rollback_to(session, before + 1).await.is_err()
+            && session::rollback_to(session, before + 1).await.is_err()
         {
             session.forget_transaction();
         }
@@ -536,7 +535,7 @@ impl SqlEngine {
                         if let Some((made, _)) = self.statement_with_body(session, &sql)? {
                             session.clear_warnings();
                             Box::pin(self.carry_out(session, &made)).await?;
-                            return self::utility::ok(session, out);
+                            return session::ok(session, out);
                         }
                         return Box::pin(self.other_statement(session, s, &text, params, out)).await;
                     }
@@ -576,19 +575,11 @@ fn finds_what_waits(plan: &Plan) -> bool {
     }
 }
 
-/// Statements that the query parser reads; all others go by tokens.
-pub(crate) fn is_query(text: &[u8]) -> bool {
-    const WORDS: [&[u8]; 8] = [b"select", b"insert", b"update", b"delete", b"replace", b"with", b"table", b"values"];
-    let length = text.iter().take_while(|b| b.is_ascii_alphabetic()).count();
-    let word = &text[..length];
-    WORDS.iter().any(|known| known.eq_ignore_ascii_case(word)) || text.first() == Some(&b'(')
-}
-
 /// A statement that MySQL does not prepare: LOAD, EXPLAIN FOR CONNECTION, and changes of procedures.
 pub(crate) fn is_of_text_protocol(text: &[u8]) -> bool {
     let t = Tokens::new(&String::from_utf8_lossy(text.get(..64).unwrap_or(text)));
     t.peek_word("load")
-        || explain::connection::is_meant(&t)
+        || token::is_explain_for_connection(&t)
         || (t.peek_word("drop") || t.peek_word("alter"))
             && ["procedure", "function", "trigger"].into_iter().any(|word| t.second_word(word))
 }

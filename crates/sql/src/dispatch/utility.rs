@@ -2,30 +2,26 @@
 
 use crate::{
     accounts::Privileges,
-    admin::{account::random, information_schema, set::split_assignments, table_locks, unsupported},
-    ddl::{
-        histogram::clause,
-        statement::{self, Name},
-    },
+    admin::{account::random, set::split_assignments, table_locks, unsupported},
+    ddl::{histogram::clause, statement},
     errors::{self, Result},
     exec::{self, next_savepoint},
     monitor::status::Counter,
     parse::{
         account,
         digest::{Form, Syntax},
-        token::Tokens,
+        token::{Name, Tokens},
         view_text::quoted,
     },
     plan::text::plan_text,
     program::{event, routine, trigger},
     server::{Engine, Output},
     session::{
-        Scratch, Session,
-        authorize::database_denied,
-        characteristics::{Isolation, access_mode},
-        engine::SqlEngine,
+        self, Scratch, Session, authorize::database_denied, characteristics::access_mode, engine::SqlEngine, ok,
+        ok_with,
     },
     value::datum::Datum,
+    variables::Isolation,
     wire::SqlError,
 };
 use apus_types::collate::Collation;
@@ -294,7 +290,7 @@ impl SqlEngine {
         let number = session.named[at].1;
         session.named.truncate(at + 1);
         if session.transaction.as_ref().is_some_and(|t| t.is_started())
-            && let Err(e) = exec::rollback_to(session, number).await
+            && let Err(e) = session::rollback_to(session, number).await
         {
             if e.aborted {
                 session.forget_transaction();
@@ -344,7 +340,7 @@ impl SqlEngine {
             self.require_on_table(session, (&database, &table), needed).await?;
             let catalog = self.catalog().await?;
             let failed = match catalog.table(&database, &table) {
-                Ok(found) if verb == "analyze" && !information_schema::is_virtual(&found.schema) => {
+                Ok(found) if verb == "analyze" && !crate::catalog::information_schema::is_virtual(&found.schema) => {
                     let gathered = catalog.statistics.gather(&self.client, &found, true).await;
                     match gathered {
                         Ok(()) => Box::pin(self.renew_histograms(session, &found, out)).await.err(),
@@ -394,7 +390,7 @@ impl SqlEngine {
         if others.contains(&(database.clone(), table.clone())) {
             return Err(errors::not_unique_table(&table));
         }
-        if database.eq_ignore_ascii_case(information_schema::DATABASE) {
+        if database.eq_ignore_ascii_case(crate::catalog::information_schema::DATABASE) {
             return Err(database_denied(&session.env, &database));
         }
         self.require_on_table(session, (&database, &table), Privileges::SELECT.union(Privileges::INSERT)).await?;
@@ -429,17 +425,5 @@ fn maintenance_options(verb: &str, t: &mut Tokens) -> Result<()> {
             return Err(t.error());
         }
     }
-    Ok(())
-}
-
-pub(crate) fn ok(session: &mut Session, out: &mut Output<'_>) -> Result<()> {
-    ok_with(session, out, "")
-}
-
-fn ok_with(session: &mut Session, out: &mut Output<'_>, info: &str) -> Result<()> {
-    session.env.row_count = 0;
-    out.set_status(session.status());
-    session.tell_changes(out);
-    out.ok(0, 0, session.warning_count(), info);
     Ok(())
 }

@@ -3,7 +3,7 @@
 use std::io;
 
 use super::error;
-use crate::{files::os_error, wire::SqlError};
+use crate::wire::SqlError;
 
 pub fn no_files() -> SqlError {
     let text = "The MySQL server is running with the --secure-file-priv option so it cannot execute this statement";
@@ -39,4 +39,17 @@ pub fn ambiguous_separator() -> SqlError {
 }
 pub fn file_too_long(bytes: usize) -> SqlError {
     error(1301, b"HY000", format!("Result of load_file() was larger than max_allowed_packet ({bytes}) - truncated"))
+}
+
+/// What the system says of an error, without its number.
+fn reason(e: &io::Error) -> (i32, String) {
+    let (number, text) = (e.raw_os_error().unwrap_or(22), e.to_string());
+    let text = text.split(" (os error").next().unwrap_or("").to_owned();
+    (number, text)
+}
+
+/// `Error writing file 'f' (OS errno 28 - No space left on device)`, and its like.
+pub fn os_error(errno: u16, what: &str, e: &io::Error) -> SqlError {
+    let (number, text) = reason(e);
+    SqlError::new(errno, b"HY000", format!("{what} (OS errno {number} - {text})"))
 }

@@ -65,7 +65,7 @@ pub fn unknown_virtual_table(table: &str) -> SqlError {
     error(1109, b"42S02", format!("Unknown table '{table}' in information_schema"))
 }
 pub fn virtual_table_write(database: &str) -> SqlError {
-    if database == crate::admin::grant_tables::DATABASE {
+    if database == crate::catalog::grant_tables::DATABASE {
         return not_supported("changes of the grant tables; use CREATE USER, ALTER USER, DROP USER, GRANT and REVOKE");
     }
     error(1044, b"42000", format!("Access denied to database '{database}'"))
@@ -635,4 +635,19 @@ pub fn from_client(e: &ClientError) -> SqlError {
 /// 1191: no index has exactly the columns that MATCH names.
 pub fn no_full_text() -> SqlError {
     error(1191, b"HY000", "Can't find FULLTEXT index matching the column list".to_owned())
+}
+
+/// Most warnings kept of one statement; `max_error_count` may say fewer.
+pub const WARNINGS_MAX: usize = 1024;
+
+/// Longest text of a warning that is kept, in bytes, as in MySQL.
+pub const MESSAGE_BYTES_MAX: usize = 511;
+
+/// A message as it is kept.
+pub fn cut(mut message: String) -> String {
+    if message.len() > MESSAGE_BYTES_MAX {
+        message.truncate(message.floor_char_boundary(MESSAGE_BYTES_MAX));
+        message.shrink_to_fit();
+    }
+    message
 }

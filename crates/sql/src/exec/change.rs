@@ -8,7 +8,7 @@ use apus_types::{ErrorCode, TableSchema, Value, key, row::encode_fixed, update};
 use super::{
     Changed, Cluster, Info, duplicate, execute, foreign_key,
     lock::{self, Hunt, OWN_AT_ONCE, Wanted},
-    locked_rows, next_savepoint, rollback_to, rules,
+    locked_rows, next_savepoint, rules,
     triggered::{self, Writing},
 };
 use crate::{
@@ -19,12 +19,12 @@ use crate::{
     errors,
     expr::{
         Context, Expr,
-        assign::{self, Assign},
+        assign::{self, Assign, replace},
         eval,
     },
     plan::{Delete, Update, dml::Step, updatable_view::RowCheck},
     program::{function::unanswered, trigger::Event},
-    session::{Done, Fail, Scratch, Session},
+    session::{Done, Fail, Scratch, Session, rollback_to},
     value::{datum::Datum, enum_set},
     wire::SqlError,
 };
@@ -517,7 +517,7 @@ pub fn with_column(
 
 /// The current time cut (not rounded) to a column's digits.
 pub fn truncate_now<'a>(now: Datum<'a>, ty: apus_types::ColumnType) -> Datum<'a> {
-    let decimals = crate::expr::eval::decimals_of(ty).min(6);
+    let decimals = crate::value::datum::decimals_of(ty).min(6);
     match now {
         Datum::DateTime(packed, _) => {
             let mut c = apus_types::time::unpack_datetime(packed);
@@ -527,24 +527,6 @@ pub fn truncate_now<'a>(now: Datum<'a>, ty: apus_types::ColumnType) -> Datum<'a>
         }
         other => other,
     }
-}
-
-/// The row with another value in a column.
-pub fn replace(schema: &TableSchema, row: &[u8], column: u16, value: &Datum<'_>) -> Result<Vec<u8>, ErrorCode> {
-    let layout = schema.layout();
-    let values: Vec<Value<'_>> =
-        (0..schema.columns.len() as u16)
-            .map(|c| {
-                if c == column {
-                    assign::stored(schema.columns[usize::from(c)].ty, value)
-                } else {
-                    layout.value(row, c)
-                }
-            })
-            .collect();
-    let mut out = Vec::with_capacity(row.len() + 16);
-    layout.encode(&values, &mut out)?;
-    Ok(out)
 }
 
 /// Deletes rows that others may refer to; how many.

@@ -35,9 +35,10 @@ use crate::{
         change::{Fate, Locked, Target},
     },
     program::trigger::Event,
-    session::{Done, Scratch, Session, characteristics::Isolation},
+    session::{Done, Scratch, Session},
     spill::byte_strings::{StringSet, Strings},
     value::{datum::Datum, zone::Zone},
+    variables::Isolation,
 };
 
 /// Runs of the query until it names locked rows only; others change what it finds faster than it locks.

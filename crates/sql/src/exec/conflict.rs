@@ -462,7 +462,7 @@ async fn renumber(
     s.generated[i] = n;
     let assign =
         Assign { row: i + 1, table: &schema.name, strict: true, zone: session.env.zone(), env: Some(&session.env) };
-    Ok(change::replace(schema, image, column, &assign::assign(c, Datum::UInt(n), assign)?)?)
+    Ok(assign::replace(schema, image, column, &assign::assign(c, Datum::UInt(n), assign)?)?)
 }
 
 /// Primary key of the row that has the same key in an index.

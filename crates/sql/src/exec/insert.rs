@@ -9,12 +9,13 @@ use super::{
     Changed, Cluster, Info, change,
     conflict::{self, Outcome, TAKEN_ATTEMPTS_MAX, has_counter},
     duplicate, execute, foreign_key,
-    new_row::{Given, Made, Numbers, triggered_row, without_row},
-    next_savepoint, query, rollback_to, triggered,
+    new_row::{Given, Made, Numbers, triggered_row},
+    next_savepoint, query, triggered,
 };
 use crate::{
     catalog::{Table, foreign_key::rules},
     errors,
+    expr::without_row,
     plan::{
         Insert,
         dml::{OnDuplicate, Source},
@@ -23,7 +24,7 @@ use crate::{
         function::unanswered,
         trigger::{Event, fire::Rows},
     },
-    session::{Done, Fail, Scratch, Session},
+    session::{Done, Fail, Scratch, Session, rollback_to},
     spill::byte_strings,
     value::datum::Datum,
     wire::SqlError,

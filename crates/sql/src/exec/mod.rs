@@ -202,17 +202,6 @@ pub async fn send_waiting(session: &mut Session) -> Done<()> {
     sent
 }
 
-/// Undoes everything from a number on.
-///
-/// # Errors
-/// `aborted`: the whole transaction is rolled back.
-pub async fn rollback_to(session: &mut Session, savepoint: u32) -> Result<(), ClientError> {
-    let Some(transaction) = session.transaction.as_mut() else { return Ok(()) };
-    transaction.rollback_to(savepoint).await?;
-    session.own.rolled_back_to(savepoint);
-    Ok(())
-}
-
 /// Commits the open transaction with what waits.
 ///
 /// # Errors

@@ -3,17 +3,18 @@
 //! A value that strict mode refuses is an error, or, with IGNORE and without strict mode, stored as well as it can be with a warning ([`Making::converted`]). What a
 //! file has in place of values, NULL and nothing at all, follows rules of its own ([`Making::in_place`]).
 
-use std::{pin::pin, sync::OnceLock};
+use std::pin::pin;
 
-use apus_types::{Column, ColumnType, ErrorCode, RowLayout, TableSchema, Value, schema::DefaultValue};
+use apus_types::{Column, ColumnType, ErrorCode, TableSchema, Value, schema::DefaultValue};
 
 use super::{Cluster, change, rules};
 use crate::{
-    catalog::auto_increment::{Refusal, Step},
+    catalog::auto_increment::Refusal,
     errors,
     expr::{
-        Context, Env, Expr, Func,
+        Context, Expr, Func,
         assign::{self, Assign},
+        without_row,
     },
     plan::{
         Insert,
@@ -29,6 +30,7 @@ use crate::{
         datum::{Datum, recycle},
         enum_set,
     },
+    variables::Step,
     wire::SqlError,
 };
 
@@ -212,7 +214,7 @@ impl<'a> Making<'a> {
         if value.is_null() && !c.nullable {
             value = self.in_place_of_null(c, many, refused)?;
         }
-        Ok(change::replace(schema, row, column, &value)?)
+        Ok(assign::replace(schema, row, column, &value)?)
     }
 
     /// What is stored in place of NULL in a column that is NOT NULL. `many`: the statement has several rows.
@@ -414,7 +416,7 @@ pub async fn triggered_row<'g>(
                 if !c.name.starts_with('#') {
                     generated = n;
                 }
-                image = change::replace(schema, &image, i as u16, &assign::assign(c, Datum::UInt(n), making.assign)?)?;
+                image = assign::replace(schema, &image, i as u16, &assign::assign(c, Datum::UInt(n), making.assign)?)?;
             }
         } else if !c.nullable && c.generated.is_none() && is_null(&image, i) {
             let has_none = matches!(plan.defaults.get(i), Some(Err(_)));
@@ -425,7 +427,7 @@ pub async fn triggered_row<'g>(
             if value.is_null() {
                 value = making.in_place_of_null(c, many, &mut s.refused)?;
             }
-            image = change::replace(schema, &image, i as u16, &value)?;
+            image = assign::replace(schema, &image, i as u16, &value)?;
         }
     }
     s.images.push(&image);
@@ -493,11 +495,4 @@ pub fn encode_row(schema: &TableSchema, values: &[Datum<'_>], out: &mut Strings)
         }
     }
     Ok(())
-}
-
-/// What an expression that names no column is evaluated over.
-pub fn without_row<'a>(params: &'a [Datum<'a>], env: &'a Env) -> Context<'a> {
-    static EMPTY: OnceLock<RowLayout> = OnceLock::new();
-    let layout = EMPTY.get_or_init(|| RowLayout::new([]));
-    Context { layout, row: &[], new_row: None, params, aggregates: &[], given: &[], env }
 }

@@ -88,7 +88,7 @@ pub async fn select(
         out.begin_rows_of(&plan.defs);
         return pin!(select_locked(cluster, session, s, plan, table, access, params, out)).await;
     }
-    if information_schema::is_virtual(&table.schema) {
+    if crate::catalog::information_schema::is_virtual(&table.schema) {
         let mut sink = Sink::new(plan, params, &session.env, Default::default())?;
         out.begin_rows_of(&plan.defs);
         virtual_rows(cluster, plan, table, access, &mut sink, out).await?;
@@ -291,7 +291,9 @@ pub fn virtual_row(
     row: &mut Vec<u8>,
 ) -> errors::Result<()> {
     let pairs: Vec<_> = values.iter().zip(&schema.columns).collect();
-    let fetched = |c: &u16| pairs.get(usize::from(*c)).map_or(Value::Null, |(v, c)| information_schema::cell(c.ty, v));
+    let fetched = |c: &u16| {
+        pairs.get(usize::from(*c)).map_or(Value::Null, |(v, c)| crate::catalog::information_schema::cell(c.ty, v))
+    };
     let stored: Vec<Value<'_>> = match columns {
         Some(columns) => columns.iter().map(fetched).collect(),
         None => (0..schema.columns.len() as u16).map(|c| fetched(&c)).collect(),

@@ -6,7 +6,7 @@ use apus_types::{ColumnType, RowLayout, Value};
 
 use crate::{
     errors::{self, Result},
-    expr::{Context, Env, Expr, Kind, assign, json, moments, result_cells},
+    expr::{Context, Env, Expr, assign, json, moments, result_cells},
     plan::select::Output as Column,
     server::Output,
     spill::Gathered,
@@ -128,26 +128,6 @@ impl Target for Kept<'_> {
         }
     }
 }
-
-/// The type of column that holds values of an expression.
-pub fn type_of(kind: Kind, collation: apus_types::collate::Collation) -> ColumnType {
-    match kind {
-        Kind::Int => ColumnType::Int { bits: 64, unsigned: false },
-        Kind::UInt => ColumnType::Int { bits: 64, unsigned: true },
-        Kind::Decimal(scale) => ColumnType::Decimal { precision: decimal::DIGITS_MAX as u8, scale, unsigned: false },
-        Kind::Double => ColumnType::Double,
-        Kind::Text | Kind::Label => ColumnType::VarChar { length: TEXT_CHARS, collation },
-        Kind::Json => ColumnType::Json,
-        Kind::Bit(length) => ColumnType::Bit { length },
-        Kind::Bytes | Kind::Null => ColumnType::VarBinary { length: u16::MAX },
-        Kind::Date => ColumnType::Date,
-        Kind::DateTime(decimals) => ColumnType::DateTime { decimals },
-        Kind::Time(decimals) => ColumnType::Time { decimals },
-    }
-}
-
-/// Characters of a computed text, as a client is told; more are kept all the same.
-const TEXT_CHARS: u16 = 16_383;
 
 /// A time as a moment of today.
 fn of_today(cx: &Context<'_>, time: &Datum<'_>) -> Datum<'static> {

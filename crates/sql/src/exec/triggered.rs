@@ -4,7 +4,7 @@ use apus_signal::tc::{ALLOW_MISSING, OpKind};
 
 use super::{
     Cluster,
-    change::{self, Storing, change_or_warn, push_change, refused_row, send_changes},
+    change::{Storing, change_or_warn, push_change, refused_row, send_changes},
     execute, foreign_key, next_savepoint, rules,
 };
 use crate::{
@@ -178,7 +178,7 @@ fn settled(session: &mut Session, writing: &Writing<'_>, fired: Fired) -> Done<V
             Some(value) => value,
             None => assign::assign_leniently(c, assign::implicit_default(c.ty), assign)?,
         };
-        row = change::replace(schema, &row, column, &value)?;
+        row = assign::replace(schema, &row, column, &value)?;
     }
     let lenient = writing.lenient;
     let storing =

@@ -1,14 +1,13 @@
 //! Values on their way into a column: MySQL's assignment conversions with strict mode's errors, and the conversions of
 //! constants into index keys.
 
-use apus_types::collate::{Charset, Collation};
-use std::borrow::Cow;
-
 use apus_types::{
-    Column, ColumnType, Value,
+    Column, ColumnType, ErrorCode, TableSchema, Value,
+    collate::{Charset, Collation},
     row::int_fits,
     time::{pack_date, pack_datetime, unpack_datetime},
 };
+use std::borrow::Cow;
 
 use super::{Env, eval, json};
 use crate::{
@@ -644,6 +643,22 @@ fn moment_key<'a>(ty: ColumnType, value: &Datum<'_>, zone: Zone) -> KeyValue<'a>
             Moment::Twice(_) | Moment::Never(_) => KeyValue::Unusable,
         },
     }
+}
+
+/// The row with another value in a column.
+pub fn replace(
+    schema: &TableSchema,
+    row: &[u8],
+    column: u16,
+    value: &Datum<'_>,
+) -> std::result::Result<Vec<u8>, ErrorCode> {
+    let layout = schema.layout();
+    let values: Vec<Value<'_>> = (0..schema.columns.len() as u16)
+        .map(|c| if c == column { stored(schema.columns[usize::from(c)].ty, value) } else { layout.value(row, c) })
+        .collect();
+    let mut out = Vec::with_capacity(row.len() + 16);
+    layout.encode(&values, &mut out)?;
+    Ok(out)
 }
 
 #[cfg(test)]

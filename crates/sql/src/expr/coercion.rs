@@ -8,13 +8,16 @@
 //! Literals, and texts made of numbers, have the collation of the connection (`collation_connection`). A thread binds one statement at a time, so it
 //! is kept per thread while that goes on ([`connect`]).
 
+use apus_types::{
+    ColumnType,
+    collate::{self, Charset, Collation},
+};
 use std::{borrow::Cow, cell::Cell};
-
-use apus_types::collate::{self, Charset, Collation};
 
 use super::{CastType, ColumnRef, Expr, Func, Kind};
 use crate::{
     errors::{self, Result},
+    value::decimal,
     variables::Variables,
     wire::{
         SqlError,
@@ -265,4 +268,29 @@ fn mix(all: &[Coercion], operation: &str) -> SqlError {
 /// As [`compared`], for functions whose result only carries the collation on: it never fails.
 pub fn carried(list: &[Expr], params: &[Kind]) -> Collation {
     join(list.iter().map(|e| Coercion::of(e, params))).collation
+}
+
+/// The type of column that holds values of an expression.
+pub fn type_of(kind: Kind, collation: apus_types::collate::Collation) -> ColumnType {
+    match kind {
+        Kind::Int => ColumnType::Int { bits: 64, unsigned: false },
+        Kind::UInt => ColumnType::Int { bits: 64, unsigned: true },
+        Kind::Decimal(scale) => ColumnType::Decimal { precision: decimal::DIGITS_MAX as u8, scale, unsigned: false },
+        Kind::Double => ColumnType::Double,
+        Kind::Text | Kind::Label => ColumnType::VarChar { length: TEXT_CHARS, collation },
+        Kind::Json => ColumnType::Json,
+        Kind::Bit(length) => ColumnType::Bit { length },
+        Kind::Bytes | Kind::Null => ColumnType::VarBinary { length: u16::MAX },
+        Kind::Date => ColumnType::Date,
+        Kind::DateTime(decimals) => ColumnType::DateTime { decimals },
+        Kind::Time(decimals) => ColumnType::Time { decimals },
+    }
+}
+
+/// Characters of a computed text, as a client is told; more are kept all the same.
+const TEXT_CHARS: u16 = 16_383;
+
+/// The collation by which the values of an expression are ordered and told apart.
+pub fn collation_of(e: &Expr, params: &[Kind]) -> Collation {
+    Coercion::of(e, params).collation
 }

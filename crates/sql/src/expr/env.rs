@@ -4,7 +4,7 @@ use std::{
     cell::{Cell, RefCell},
     collections::BTreeMap,
     sync::Arc,
-    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+    time::{Duration, Instant},
 };
 
 use super::{
@@ -12,13 +12,16 @@ use super::{
     probe,
 };
 use crate::{
-    errors,
+    accounts::identity::Identity,
+    errors::{self, WARNINGS_MAX, cut},
     files::Begun,
     program::{function, routine::code::Names},
     server::{Interrupt, Registry},
-    session::{WARNINGS_MAX, authorize::Identity, cut},
     spill::Space,
-    value::{datum::Datum, zone::Zone},
+    value::{
+        datum::Datum,
+        zone::{Zone, clock},
+    },
     variables::Variables,
     wire::SqlError,
 };
@@ -452,9 +455,4 @@ pub fn variable_value(value: Datum<'static>) -> Datum<'static> {
         }
         other => other,
     }
-}
-
-pub fn clock() -> i64 {
-    let elapsed = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(elapsed.as_micros()).unwrap_or(i64::MAX)
 }

@@ -16,6 +16,7 @@ pub mod probe;
 pub mod result_cells;
 
 use apus_types::{RowLayout, collate::Collation, schema::ColumnType};
+use std::sync::OnceLock;
 
 use crate::{
     program::function::Stored,
@@ -573,4 +574,11 @@ pub struct Context<'a> {
     /// Values of [`Expr::Given`].
     pub given: &'a [Datum<'a>],
     pub env: &'a Env,
+}
+
+/// What an expression that names no column is evaluated over.
+pub fn without_row<'a>(params: &'a [Datum<'a>], env: &'a Env) -> Context<'a> {
+    static EMPTY: OnceLock<RowLayout> = OnceLock::new();
+    let layout = EMPTY.get_or_init(|| RowLayout::new([]));
+    Context { layout, row: &[], new_row: None, params, aggregates: &[], given: &[], env }
 }

@@ -171,7 +171,7 @@ pub fn write_value(out: &mut ResultWriter<'_>, ty: Stored, value: Value<'_>, zon
         Value::Bytes(b) if ty == Stored::Json => out.bytes(&Datum::Json(b.into()).as_text()),
         Value::Bytes(b) => out.bytes(b),
         other => {
-            let decimals = super::eval::decimals_of(ty);
+            let decimals = crate::value::datum::decimals_of(ty);
             let datum = Datum::from_value(other, false, zone, decimals);
             write_datum(out, Kind::of(ty), &datum);
         }

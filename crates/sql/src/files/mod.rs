@@ -33,7 +33,6 @@ pub use read::{Reader, load_file};
 use crate::{
     errors::{self, Result},
     server::Interrupt,
-    wire::SqlError,
 };
 
 /// Bytes that are written or read at once.
@@ -159,19 +158,6 @@ pub async fn aside<T: Send + 'static>(
         stop.as_mut().poll(cx).map(|()| Err(errors::interrupted()))
     })
     .await
-}
-
-/// What the system says of an error, without its number.
-fn reason(e: &io::Error) -> (i32, String) {
-    let (number, text) = (e.raw_os_error().unwrap_or(22), e.to_string());
-    let text = text.split(" (os error").next().unwrap_or("").to_owned();
-    (number, text)
-}
-
-/// `Error writing file 'f' (OS errno 28 - No space left on device)`, and its like.
-pub fn os_error(errno: u16, what: &str, e: &io::Error) -> SqlError {
-    let (number, text) = reason(e);
-    SqlError::new(errno, b"HY000", format!("{what} (OS errno {number} - {text})"))
 }
 
 #[cfg(test)]

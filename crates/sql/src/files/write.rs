@@ -15,12 +15,12 @@ use super::{
     encode::{Column, Encoder, dumped},
 };
 use crate::{
-    errors::{self, Result},
+    errors::{self, Result, WARNINGS_MAX},
     exec::target::Target,
     expr::Context,
     plan::{Select, select::Output as Heading},
     server::{Collected, Interrupt, Output},
-    session::{Session, WARNINGS_MAX},
+    session::Session,
     value::datum::Datum,
     wire::SqlError,
 };

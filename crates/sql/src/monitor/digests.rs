@@ -16,9 +16,10 @@ use std::{
 use apus_types::{collections::FixedMap, hash::hash_key};
 use sha2::{Digest as _, Sha256};
 
-use super::digest_text;
-use crate::{
-    admin::information_schema::Row, dispatch::digests::Did, expr::env::clock, plan::traits, value::datum::Datum,
+use super::{access, digest_text};
+use crate::value::{
+    datum::{Datum, Row},
+    zone::clock,
 };
 
 /// Normal forms that a thread keeps, unless it is told otherwise.
@@ -321,17 +322,17 @@ impl Sum {
             number(of(SENT)),
             number(of(EXAMINED)),
             zero.clone(),
-            kind(traits::TEMPORARY),
-            kind(traits::FULL_JOIN),
+            kind(access::TEMPORARY),
+            kind(access::FULL_JOIN),
             zero.clone(),
-            kind(traits::RANGE),
+            kind(access::RANGE),
             zero.clone(),
-            kind(traits::SCAN),
+            kind(access::SCAN),
             zero.clone(),
-            kind(traits::SORT_RANGE),
+            kind(access::SORT_RANGE),
             zero.clone(),
-            kind(traits::SORT_SCAN),
-            kind(traits::NO_INDEX),
+            kind(access::SORT_SCAN),
+            kind(access::NO_INDEX),
             zero.clone(),
             zero.clone(),
             zero.clone(),
@@ -347,6 +348,19 @@ impl Sum {
             picos(average),
         ]
     }
+}
+
+/// What a statement has done, as far as it is counted by its normal form.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Did {
+    pub micros: u64,
+    pub affected: u64,
+    pub sent: u64,
+    pub examined: u64,
+    pub warnings: u64,
+    pub is_failed: bool,
+    /// How its plan reads: see [`crate::plan::traits::Traits`].
+    pub traits: u8,
 }
 
 #[cfg(test)]

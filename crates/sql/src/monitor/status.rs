@@ -12,9 +12,10 @@ use std::{
     time::Instant,
 };
 
+use super::access;
 use crate::{
     parse::token::{Token, Tokens},
-    plan::{Plan, traits},
+    plan::Plan,
     session::{Session, engine::SqlEngine},
     wire::compressed::Compression,
 };
@@ -263,12 +264,12 @@ impl SqlEngine {
     pub(crate) fn count_traits(&self, session: &mut Session, found: u8) {
         session.traits |= found;
         for (bit, what) in [
-            (traits::TEMPORARY, Counter::TemporaryTables),
-            (traits::FULL_JOIN, Counter::SelectFullJoin),
-            (traits::RANGE, Counter::SelectRange),
-            (traits::SCAN, Counter::SelectScan),
-            (traits::SORT_RANGE, Counter::SortRange),
-            (traits::SORT_SCAN, Counter::SortScan),
+            (access::TEMPORARY, Counter::TemporaryTables),
+            (access::FULL_JOIN, Counter::SelectFullJoin),
+            (access::RANGE, Counter::SelectRange),
+            (access::SCAN, Counter::SelectScan),
+            (access::SORT_RANGE, Counter::SortRange),
+            (access::SORT_SCAN, Counter::SortScan),
         ] {
             if found & bit != 0 {
                 self.count(session, what);

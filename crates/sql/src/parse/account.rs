@@ -4,11 +4,10 @@
 
 use super::{
     account_options::Options,
-    token::{Token, Tokens},
+    token::{Name, Token, Tokens},
 };
 use crate::{
     accounts::{AccountName, Active, HOST_CHARS_MAX, Privileges, RoutineKind, USER_CHARS_MAX},
-    ddl::{create_view, statement::Name},
     errors::{self, Result},
     wire::{SqlError, auth::AuthPlugin},
 };
@@ -240,7 +239,7 @@ pub fn named(t: &mut Tokens) -> Result<Named> {
         t.expect_symbol(')')?;
         return Ok(None);
     }
-    let Some((user, host)) = create_view::account(t)? else { return Ok(None) };
+    let Some((user, host)) = account(t)? else { return Ok(None) };
     let too_long = |text: &str, what: &str, most: usize| {
         let text = format!("String '{text}' is too long for {what} (should be no longer than {most})");
         SqlError::new(1470, b"HY000", text)
@@ -523,6 +522,31 @@ fn ignore_unknown(t: &mut Tokens) -> Result<bool> {
     t.expect("unknown")?;
     t.expect("user")?;
     Ok(true)
+}
+
+/// `user@host`; `None`: CURRENT_USER.
+pub fn account(t: &mut Tokens) -> Result<Option<(String, String)>> {
+    if t.word("current_user") {
+        if t.symbol('(') {
+            t.expect_symbol(')')?;
+        }
+        return Ok(None);
+    }
+    let is_bare = matches!(t.peek(), Some(Token::Word(_)));
+    let user = t.identifier()?;
+    if is_bare && let Some((user, host)) = user.split_once('@') {
+        let host = if host.is_empty() { t.identifier()? } else { host.to_owned() };
+        return Ok(Some((user.to_owned(), host.to_lowercase())));
+    }
+    let host = match t.peek() {
+        Some(Token::Word(w)) if w == "@" => {
+            t.skip();
+            t.identifier()?
+        }
+        Some(Token::Word(w)) if w.starts_with('@') => t.identifier()?.split_off(1),
+        _ => "%".to_owned(),
+    };
+    Ok(Some((user, host.to_lowercase())))
 }
 
 #[cfg(test)]

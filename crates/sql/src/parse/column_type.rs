@@ -179,3 +179,18 @@ fn is_number(name: &str) -> bool {
         float float4 float8 double real year ";
     NAMES.split_ascii_whitespace().any(|known| known == name)
 }
+
+pub fn set_collation(c: &mut Column, to: Collation) -> Result<()> {
+    if c.ty == ColumnType::Json {
+        let text = format!("COLLATION '{}' is not valid for CHARACTER SET 'binary'", to.name());
+        return Err(crate::wire::SqlError::new(1253, b"42000", text));
+    }
+    match &mut c.ty {
+        ColumnType::Char { collation, .. }
+        | ColumnType::VarChar { collation, .. }
+        | ColumnType::Text { collation, .. }
+        | ColumnType::Label { collation, .. } => *collation = to,
+        _ => {}
+    }
+    Ok(())
+}

@@ -71,7 +71,7 @@ pub fn check(text: &str) -> Result<()> {
         at += 1;
         let deepest = match b {
             b'\'' | b'"' | b'`' => {
-                at = crate::plan::column_name::behind_quoted(bytes, begin);
+                at = crate::parse::token::behind_quoted(bytes, begin);
                 continue;
             }
             b'(' => {
@@ -92,8 +92,8 @@ pub fn check(text: &str) -> Result<()> {
                 open[level].comma();
                 continue;
             }
-            b if crate::plan::column_name::is_word(b) => {
-                while bytes.get(at).is_some_and(|b| crate::plan::column_name::is_word(*b)) {
+            b if crate::parse::token::is_word(b) => {
+                while bytes.get(at).is_some_and(|b| crate::parse::token::is_word(*b)) {
                     at += 1;
                 }
                 if at - begin > 9 || !OPERATORS.iter().any(|w| w.eq_ignore_ascii_case(&text[begin..at])) {

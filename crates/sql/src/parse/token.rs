@@ -2,7 +2,6 @@
 
 use super::{charset::Characters, digest};
 use crate::{
-    ddl::statement::Name,
     errors::{self, Result},
     wire::SqlError,
 };
@@ -341,4 +340,61 @@ fn behind_comment(bytes: &[u8], at: usize, in_executable: &mut bool) -> Option<u
         }
         _ => None,
     }
+}
+
+/// Database (when given) and table.
+pub type Name = (Option<String>, String);
+
+/// What stands in the parentheses that come next.
+pub fn expression(t: &mut Tokens) -> Result<String> {
+    t.expect_symbol('(')?;
+    if t.peek_word("select") || t.peek_symbol(')') {
+        return Err(t.error());
+    }
+    let (begin, mut depth) = (t.offset(), 0usize);
+    while depth > 0 || !t.peek_symbol(')') {
+        if t.at_end() {
+            return Err(t.error());
+        }
+        depth += usize::from(t.peek_symbol('('));
+        depth -= usize::from(t.peek_symbol(')'));
+        t.skip();
+    }
+    let text = t.slice(begin, t.offset());
+    t.expect_symbol(')')?;
+    Ok(text)
+}
+
+pub fn is_word(b: u8) -> bool {
+    b.is_ascii_alphanumeric() || matches!(b, b'_' | b'$' | b'@') || b >= 0x80
+}
+
+pub fn behind_quoted(bytes: &[u8], start: usize) -> usize {
+    let quote = bytes[start];
+    let mut at = start + 1;
+    while let Some(&b) = bytes.get(at) {
+        at += 1;
+        if b == b'\\' && quote != b'`' {
+            at += 1;
+        } else if b == quote {
+            break; // a doubled quote begins the rest of the same text
+        }
+    }
+    at.min(bytes.len())
+}
+
+/// Statements that the query parser reads; all others go by tokens.
+pub(crate) fn is_query(text: &[u8]) -> bool {
+    const WORDS: [&[u8]; 8] = [b"select", b"insert", b"update", b"delete", b"replace", b"with", b"table", b"values"];
+    let length = text.iter().take_while(|b| b.is_ascii_alphabetic()).count();
+    let word = &text[..length];
+    WORDS.iter().any(|known| known.eq_ignore_ascii_case(word)) || text.first() == Some(&b'(')
+}
+
+/// Whether it is EXPLAIN FOR CONNECTION that comes next.
+pub fn is_explain_for_connection(t: &Tokens) -> bool {
+    let is = |by: usize, word: &str| matches!(t.ahead(by), Some(Token::Word(w)) if w.eq_ignore_ascii_case(word));
+    let begins = ["explain", "describe", "desc"].iter().any(|word| t.peek_word(word));
+    let behind = if is(1, "format") { 4 } else { 1 };
+    begins && is(behind, "for") && is(behind + 1, "connection")
 }

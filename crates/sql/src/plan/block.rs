@@ -13,7 +13,7 @@ use super::{
     scope::{Frame, Scope},
     select::{Group, Lock, OrderKey, Output, Select},
 };
-use crate::{admin::information_schema, catalog::Table, errors, expr::Expr};
+use crate::{catalog::Table, errors, expr::Expr};
 
 #[derive(Debug)]
 pub struct Block {
@@ -101,7 +101,7 @@ impl Block {
 
     fn plan_single(mut self, planner: &Planner<'_>, table: Option<Rc<Table>>) -> errors::Result<Select> {
         let schema = table.as_ref().map(|t| &t.schema);
-        let virtual_table = schema.is_some_and(information_schema::is_virtual);
+        let virtual_table = schema.is_some_and(crate::catalog::information_schema::is_virtual);
         let lock = self.lock.filter(|_| !virtual_table);
         let filter = all_of(std::mem::take(&mut self.level.conditions));
         let order = &self.order;

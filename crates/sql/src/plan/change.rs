@@ -20,7 +20,6 @@ use super::{
 };
 use crate::{
     accounts::Privileges,
-    admin::information_schema,
     catalog::Table,
     errors,
     expr::{ColumnRef, Expr, Func},
@@ -345,7 +344,7 @@ fn is_default(e: &ast::Expr) -> bool {
 }
 
 fn is_stored(table: &Visible, level: &Level) -> bool {
-    !information_schema::is_virtual(&table.table.schema)
+    !crate::catalog::information_schema::is_virtual(&table.table.schema)
         && level.items.iter().any(|item| match &item.origin {
             Origin::Table(_) => item.firsts.contains(&table.first),
             Origin::Derived(_) => false,

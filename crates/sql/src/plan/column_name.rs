@@ -1,6 +1,9 @@
 //! Names of columns that have no alias: the text of their expressions, as the client wrote it.
 
-use crate::parse::digest::Syntax;
+use crate::parse::{
+    digest::Syntax,
+    token::{behind_quoted, is_word},
+};
 
 /// Words behind which a select list has not begun yet.
 const MODIFIERS: [&str; 10] = [
@@ -107,24 +110,6 @@ pub fn without_numbers(item: &str) -> String {
         }
     }
     out
-}
-
-pub fn is_word(b: u8) -> bool {
-    b.is_ascii_alphanumeric() || matches!(b, b'_' | b'$' | b'@') || b >= 0x80
-}
-
-pub fn behind_quoted(bytes: &[u8], start: usize) -> usize {
-    let quote = bytes[start];
-    let mut at = start + 1;
-    while let Some(&b) = bytes.get(at) {
-        at += 1;
-        if b == b'\\' && quote != b'`' {
-            at += 1;
-        } else if b == quote {
-            break; // a doubled quote begins the rest of the same text
-        }
-    }
-    at.min(bytes.len())
 }
 
 #[cfg(test)]

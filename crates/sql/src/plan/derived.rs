@@ -7,7 +7,6 @@ use sqlparser::ast::{self, SetExpr, SetOperator, SetQuantifier, Statement};
 
 use super::{
     Planner, Unplanned,
-    bind::collation_of,
     block::Block,
     derived_condition_pushdown::Text,
     from::{Item, Level, Origin},
@@ -20,8 +19,10 @@ use super::{
 use crate::{
     catalog::Table,
     errors,
-    exec::target,
-    expr::{ColumnRef, Expr, Kind, coercion},
+    expr::{
+        ColumnRef, Expr, Kind,
+        coercion::{self, collation_of},
+    },
     value::number_format::Face,
 };
 
@@ -67,7 +68,7 @@ pub fn type_of_output(output: &Output, params: &[Kind]) -> ColumnType {
         e if is_text_of_json(e) => {
             ColumnType::Text { length: apus_types::limits::ROW_BYTES_MAX as u32, collation: collation_of(e, params) }
         }
-        e => target::type_of(output.kind, collation_of(e, params)),
+        e => coercion::type_of(output.kind, collation_of(e, params)),
     }
 }
 
@@ -482,7 +483,7 @@ impl Planner<'_> {
         };
         let is_label = matches!(a.ty, ColumnType::Label { .. });
         let is_same = !is_label && a.ty == b.ty && a.ty.collation().is_none_or(|c| c == collation);
-        let ty = if is_same { a.ty } else { target::type_of(kind, collation) };
+        let ty = if is_same { a.ty } else { coercion::type_of(kind, collation) };
         let face = a.face.filter(|face| is_same && b.face == Some(*face));
         let united = a.united.with(b.united, operation, kind, collation);
         Ok(Made { name: a.name, ty, kind, face, united, exprs: a.exprs })

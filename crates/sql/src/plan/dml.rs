@@ -13,18 +13,16 @@ use super::{
     },
     block::all_of,
     hint::Uses,
-    needs::{Changed, targets},
+    needs::{Changed, Names, targets},
     rules,
     select::{OrderKey, order_key},
     updatable_view::{RowCheck, Through},
 };
 use crate::{
     accounts::Privileges,
-    admin::information_schema,
     catalog::Table,
     errors,
     expr::{ArithOp, CastType, Expr, Func, Kind},
-    session::authorize::Names,
     value::{bits, datum::Datum, enum_set},
 };
 
@@ -526,7 +524,7 @@ fn within(through: Option<&Through>, filter: Option<Expr>) -> Option<Expr> {
 }
 
 pub fn check_writable(table: &Table) -> Result<(), Unplanned> {
-    if information_schema::is_virtual(&table.schema) {
+    if crate::catalog::information_schema::is_virtual(&table.schema) {
         return Err(errors::virtual_table_write(&table.schema.database).into());
     }
     Ok(())

@@ -2,14 +2,16 @@
 
 use std::borrow::Cow;
 
-use super::{Plan, Select, column_name};
+use super::{Plan, Select, needs::privilege_missing};
 use crate::{
     accounts::Privileges,
     errors::{self, Result},
     expr::env::Env,
     files::clause::Clause,
-    parse::{digest::Syntax, token::Tokens},
-    session::authorize::privilege_missing,
+    parse::{
+        digest::Syntax,
+        token::{self, Tokens},
+    },
 };
 
 /// A query whose rows are not for the client.
@@ -52,11 +54,11 @@ fn words(text: &str) -> impl Iterator<Item = (usize, usize, usize)> {
             let begin = at;
             at += 1;
             match b {
-                b'\'' | b'"' | b'`' => at = column_name::behind_quoted(bytes, begin),
+                b'\'' | b'"' | b'`' => at = token::behind_quoted(bytes, begin),
                 b'(' => depth += 1,
                 b')' => depth = depth.saturating_sub(1),
-                b if column_name::is_word(b) => {
-                    while bytes.get(at).is_some_and(|b| column_name::is_word(*b)) {
+                b if token::is_word(b) => {
+                    while bytes.get(at).is_some_and(|b| token::is_word(*b)) {
                         at += 1;
                     }
                     // The column of a table may have any name.
@@ -99,7 +101,7 @@ fn bare(text: &str) -> &str {
         let (mut depth, mut at, bytes) = (1usize, 0, inner.as_bytes());
         while let (Some(&b), true) = (bytes.get(at), depth > 0) {
             match b {
-                b'\'' | b'"' | b'`' => at = column_name::behind_quoted(bytes, at) - 1,
+                b'\'' | b'"' | b'`' => at = token::behind_quoted(bytes, at) - 1,
                 b'(' => depth += 1,
                 b')' => depth -= 1,
                 _ => {}
@@ -184,9 +186,9 @@ fn variables(text: &str, mut at: usize) -> Result<(usize, Vec<String>)> {
     loop {
         at += bytes[at..].iter().take_while(|b| **b == b' ').count();
         let begin = at;
-        at += bytes[at..].iter().take_while(|b| column_name::is_word(**b)).count();
+        at += bytes[at..].iter().take_while(|b| token::is_word(**b)).count();
         if at == begin + 1 && matches!(bytes.get(at), Some(b'\'' | b'"' | b'`')) {
-            at = column_name::behind_quoted(bytes, at);
+            at = token::behind_quoted(bytes, at);
         }
         match &text[begin..at] {
             name if name.len() > 1 && name.starts_with('@') && !name.starts_with("@@") => {

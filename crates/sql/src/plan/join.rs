@@ -22,7 +22,6 @@ use super::{
     semi_join,
 };
 use crate::{
-    admin::information_schema,
     catalog::Table,
     errors,
     expr::{CompareOp, Expr},
@@ -198,7 +197,7 @@ impl<'l, 'a> Lowering<'l, 'a> {
             }
             return if self.hash_keys(item, built).is_empty() { 0 } else { 25 };
         };
-        if information_schema::is_virtual(&table.schema) {
+        if crate::catalog::information_schema::is_virtual(&table.schema) {
             return if self.hash_keys(item, built).is_empty() { 1 } else { 25 };
         }
         let access = self.access(item, table, built, true);
@@ -377,7 +376,7 @@ impl<'l, 'a> Lowering<'l, 'a> {
                 let mut all = self.access(&alone, table, built, false);
                 let reach = self.access(&alone, table, built, true);
                 all.possible.extend(reach.possible.iter().copied().chain(linked));
-                let is_virtual = information_schema::is_virtual(&table.schema);
+                let is_virtual = crate::catalog::information_schema::is_virtual(&table.schema);
                 let by_key = matches!(reach.path, Path::Points { .. });
                 let is_bound = by_key || matches!(&reach.path, Path::Range { equal, .. } if !equal.is_empty());
                 let is_hashed = weighed.is_some_and(|step| step.by_hash) && !keys.is_empty();

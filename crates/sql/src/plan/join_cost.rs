@@ -9,7 +9,6 @@ use super::{
     scope::COMPUTED,
 };
 use crate::{
-    admin::information_schema,
     catalog::{Table, statistics::Known},
     expr::{CompareOp, Expr},
 };
@@ -109,7 +108,7 @@ impl Lowering<'_, '_> {
             no_hash: item.uses.as_ref().is_some_and(|uses| uses.no_hash),
         };
         match &item.origin {
-            Origin::Table(table) if !information_schema::is_virtual(&table.schema) => {
+            Origin::Table(table) if !crate::catalog::information_schema::is_virtual(&table.schema) => {
                 let known = self.known(table)?;
                 let access = self.access(item, table, built, false);
                 (found.read, found.rows) = cost::of_access(&access, &known, None);

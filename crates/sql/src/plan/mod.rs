@@ -21,7 +21,7 @@ mod join_cost;
 mod join_order;
 pub mod json_table;
 mod merge;
-mod needs;
+pub(crate) mod needs;
 pub mod outputs;
 pub mod pushed_condition;
 pub mod query;
@@ -40,6 +40,7 @@ pub mod window;
 
 use self::{
     hint::{Hints, Uses},
+    needs::{Names, Needs},
     rules::functional,
 };
 use crate::{
@@ -47,9 +48,9 @@ use crate::{
     errors::{self, Result},
     expr::{Expr, Kind, coercion, env::Env},
     monitor::status::Counter,
-    parse::{dialect, nesting},
+    parse::{dialect, nesting, token},
     program::function::Stored,
-    session::authorize::{self, Names, Needs},
+    session::authorize,
     variables::NO_LIMIT,
 };
 use std::{
@@ -316,12 +317,12 @@ fn listed(text: Cow<'_, str>) -> Cow<'_, str> {
         let begin = at;
         at += 1;
         match b {
-            b'\'' | b'"' | b'`' => at = column_name::behind_quoted(bytes, begin),
+            b'\'' | b'"' | b'`' => at = token::behind_quoted(bytes, begin),
             b'(' => depth += 1,
             b')' => depth = depth.saturating_sub(1),
             b',' if depth == 0 => commas.push(begin),
-            b if column_name::is_word(b) => {
-                while bytes.get(at).is_some_and(|b| column_name::is_word(*b)) {
+            b if token::is_word(b) => {
+                while bytes.get(at).is_some_and(|b| token::is_word(*b)) {
                     at += 1;
                 }
                 let is = |word: &str| word.eq_ignore_ascii_case(&text[begin..at]);

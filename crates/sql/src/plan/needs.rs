@@ -4,13 +4,14 @@
 //! Within a view the view's definer needs them, unless it is one of SQL SECURITY INVOKER; who is around then. Of a view that is merged only those columns are read that the statement names
 //! ([`super::scope::Merged`] keeps what each of them reads). Columns that USING and NATURAL compare need nothing, as in MySQL.
 
-use std::rc::Rc;
+use std::{cell::Cell, rc::Rc};
 
 use apus_types::TableSchema;
 use sqlparser::ast;
 
 use super::{
     Planner,
+    hint::Told,
     scope::{Scope, Source, Visible},
     updatable_view::Through,
 };
@@ -18,7 +19,8 @@ use crate::{
     accounts::Privileges,
     catalog::{Table, view::View},
     expr::Expr,
-    session::authorize::{ColumnNeed, Need},
+    program::function::Stored,
+    wire::SqlError,
 };
 
 /// A need of one column that is not noted yet.
@@ -228,4 +230,66 @@ pub fn targets(assignments: &[ast::Assignment]) -> Vec<String> {
         ast::AssignmentTarget::Tuple(_) => String::new(),
     };
     assignments.iter().map(target).collect()
+}
+
+/// A privilege that a plan needs.
+#[derive(Clone, Debug)]
+pub struct Need {
+    /// The view whose definer needs it; `None`: the account of the session.
+    pub within: Option<Rc<View>>,
+    /// The view in whose text it stands.
+    pub view: Option<Rc<View>>,
+    pub database: String,
+    pub table: String,
+    /// Needed on the table, or on some column of it.
+    pub privileges: Privileges,
+    /// Any of these on some column is as good.
+    pub instead: Privileges,
+    pub columns: Vec<ColumnNeed>,
+}
+
+/// A privilege that a plan needs on one column.
+#[derive(Clone, PartialEq, Debug)]
+pub struct ColumnNeed {
+    pub name: String,
+    pub privileges: Privileges,
+    /// No column is named but all are meant: who lacks one is refused the table.
+    pub is_of_all: bool,
+}
+
+/// What a plan was made of, and what may be done by it.
+#[derive(Default, Debug)]
+pub struct Names {
+    /// The views that the statement names, as their tables of columns.
+    pub views: Vec<Rc<Table>>,
+    /// Calls of stored functions.
+    pub functions: Vec<Stored>,
+    pub needs: Needs,
+    /// The plan is good for parameters of the kinds that it was made for.
+    pub is_typed: bool,
+    /// What its hints have to tell.
+    pub hints: Option<Box<Told>>,
+    /// How it reads ([`plan::traits`](crate::plan::traits)).
+    pub traits: u8,
+}
+
+#[derive(Default, Debug)]
+pub struct Needs {
+    pub list: Vec<Need>,
+    /// It locks rows to change them: tables whose rows it reads.
+    pub locks: bool,
+    /// The generation of the accounts and the account for which all of it was granted.
+    pub(crate) granted: Cell<(u64, u64)>,
+}
+
+impl Needs {
+    pub fn new(list: Vec<Need>, locks: bool) -> Needs {
+        Needs { list, locks, granted: Cell::default() }
+    }
+}
+
+/// 1227: none of the privileges that `names` lists.
+pub fn privilege_missing(names: &str) -> SqlError {
+    let text = format!("Access denied; you need (at least one of) the {names} privilege(s) for this operation");
+    SqlError::new(1227, b"42000", text)
 }

@@ -10,7 +10,7 @@ use sqlparser::{
 
 use super::{
     Planner, Unplanned,
-    bind::{Aggregate, AggregateKind, Builder, collation_of},
+    bind::{Aggregate, AggregateKind, Builder},
     column_name,
     scope::{Scope, Starred},
     select::Output,
@@ -18,10 +18,13 @@ use super::{
     window::Call,
 };
 use crate::{
-    admin::information_schema,
     errors,
-    exec::target,
-    expr::{CastType, Expr, Func, Kind, result_cells},
+    expr::{
+        CastType, Expr, Func, Kind,
+        coercion::{self, collation_of},
+        result_cells,
+    },
+    parse::view_text::display_name,
     value::{datum::Datum, number_format::Face},
     wire::{SqlError, column_flag},
 };
@@ -99,11 +102,10 @@ impl Columns<'_, '_> {
         let is_meant = |shown: &str| table.is_none_or(|table| table.value.eq_ignore_ascii_case(shown));
         let of_view = self.scope.views.iter().filter(|view| is_meant(&view.shown));
         let mut of_view = of_view.flat_map(|view| view.columns.iter().map(|(name, _)| name));
-        let tables = self
-            .scope
-            .tables
-            .iter()
-            .filter(|t| t.table.schema.database == information_schema::DATABASE && is_meant(&t.shown));
+        let tables =
+            self.scope.tables.iter().filter(|t| {
+                t.table.schema.database == crate::catalog::information_schema::DATABASE && is_meant(&t.shown)
+            });
         let mut of_table = tables.flat_map(|table| table.table.schema.columns.iter().map(|column| &column.name));
         let is_it = |column: &&String| column.eq_ignore_ascii_case(&name.value);
         of_view.find(is_it).or_else(|| of_table.find(is_it)).cloned()
@@ -191,7 +193,7 @@ impl Columns<'_, '_> {
             return Output { kind: Kind::of(c.ty), expr, def, shape };
         }
         let kind = expr.kind(&self.planner.param_kinds);
-        let ty = target::type_of(kind, collation_of(&expr, &self.planner.param_kinds));
+        let ty = coercion::type_of(kind, collation_of(&expr, &self.planner.param_kinds));
         let shape = Shape { ty, nullable: true, face: None };
         let def = match &expr {
             Expr::Variable(place, ty) => {
@@ -291,15 +293,4 @@ fn shown_decimals(e: &Expr, params: &[Kind]) -> Option<u8> {
 fn is_text_literal(e: &ast::Expr) -> bool {
     use ast::Value as V;
     matches!(e, ast::Expr::Value(v) if matches!(v.value, V::SingleQuotedString(_) | V::DoubleQuotedString(_)))
-}
-
-/// The name of an unaliased expression: its text.
-pub fn display_name(e: &ast::Expr) -> String {
-    match e {
-        ast::Expr::Value(v) => match &v.value {
-            ast::Value::SingleQuotedString(s) | ast::Value::DoubleQuotedString(s) => s.clone(),
-            other => other.to_string(),
-        },
-        other => other.to_string(),
-    }
 }

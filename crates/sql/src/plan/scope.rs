@@ -12,16 +12,16 @@ use std::{
 use apus_types::{Column, ColumnType};
 
 use super::{
-    bind::collation_of,
     needs::Read,
     query::{Given, Subquery},
 };
 use crate::{
-    admin::information_schema,
     catalog::{Table, view::View},
     errors::{self, Result},
-    exec::target,
-    expr::{ColumnRef, Expr},
+    expr::{
+        ColumnRef, Expr,
+        coercion::{self, collation_of},
+    },
     value::number_format::Face,
 };
 
@@ -142,7 +142,7 @@ impl Visible {
     /// Its names are in any letters.
     #[cold]
     fn is_virtual(&self) -> bool {
-        information_schema::is_virtual(&self.table.schema)
+        crate::catalog::information_schema::is_virtual(&self.table.schema)
     }
     fn starred(&self) -> impl Iterator<Item = Starred> + '_ {
         self.table.listed_columns().map(|c| {
@@ -526,7 +526,7 @@ fn resolve_outside(
         Expr::Column(c) => c.ty,
         Expr::Given(_, ty, _) => *ty,
         // A computed column of a view.
-        e => target::type_of(e.kind(&[]), collation_of(e, &[])),
+        e => coercion::type_of(e.kind(&[]), collation_of(e, &[])),
     };
     Ok(Some(push_given(&mut list[at], Given::Outer(found), ty)))
 }

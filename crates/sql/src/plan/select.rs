@@ -7,10 +7,11 @@ use sqlparser::ast::{self, GroupByExpr, LimitClause, OrderByKind, SetExpr};
 
 use super::{
     Planner, Unplanned, access,
-    bind::{Aggregate, Builder, Precedence, WindowPlace, collation_of, ranked},
+    bind::{Aggregate, Builder, Precedence, WindowPlace, ranked},
     block::Block,
     derived_condition_pushdown,
     hint::JoinRules,
+    needs::Names,
     outputs::Columns,
     query::{Given, Join},
     rollup,
@@ -18,12 +19,11 @@ use super::{
     window::Windows,
 };
 use crate::{
-    admin::{information_schema, set::expression},
+    admin::set::expression,
     catalog::Table,
     errors,
-    expr::{ArithOp, Expr, Kind},
+    expr::{ArithOp, Expr, Kind, coercion::collation_of},
     parse::view_text,
-    session::authorize::Names,
     wire::{ColumnDef, Heading},
 };
 
@@ -230,7 +230,7 @@ impl Planner<'_> {
         builder.table = single.as_ref().map(|t| &t.schema);
         builder.clause = "where clause";
         // What no row can meet need not be understood: dump tools ask FILES with subqueries.
-        let is_empty = single.as_ref().is_some_and(|t| information_schema::is_always_empty(&t.schema));
+        let is_empty = single.as_ref().is_some_and(|t| crate::catalog::information_schema::is_always_empty(&t.schema));
         let selection = select.selection.as_ref().filter(|_| !is_empty);
         let filter = selection.map(|e| builder.condition(e)).transpose()?;
         level.conditions.extend(filter.map(Expr::conjuncts).unwrap_or_default());

@@ -21,7 +21,6 @@ use super::{
     scope::{COMPUTED, Scope, Visible},
 };
 use crate::{
-    admin::information_schema,
     catalog::Table,
     expr::{ColumnRef, CompareOp, Expr, Kind},
 };
@@ -141,7 +140,7 @@ fn matching(subquery: &Subquery, asked: &One<'_>, first: u16, wants: bool, scope
         && query.lock.is_none()
         && query.locked.is_none()
         && !query.stays_subquery
-        && !information_schema::is_virtual(&table.schema)
+        && !crate::catalog::information_schema::is_virtual(&table.schema)
         && !access.path.is_led_by(|e| matches!(e, Expr::Given(..)));
     let members = match &subquery.asked {
         Asked::Exists => &[],

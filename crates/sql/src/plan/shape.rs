@@ -7,13 +7,15 @@
 use apus_types::{ColumnType, collate::Collation};
 
 use super::{
-    bind::{Aggregate, AggregateKind, collation_of, is_any_value},
+    bind::{Aggregate, AggregateKind, is_any_value},
     scope::Scope,
     window::{Call, Function, WINDOW},
 };
 use crate::{
-    exec::target,
-    expr::{ArithOp, CastType, Expr, Func, Kind},
+    expr::{
+        ArithOp, CastType, Expr, Func, Kind,
+        coercion::{self, collation_of},
+    },
     value::{datum::Datum, decimal, enum_set, number_format::Face},
 };
 
@@ -140,9 +142,9 @@ impl Shapes<'_> {
                 Kind::Null => ColumnType::VarBinary { length: 0 },
                 Kind::Bytes => match bytes(e) {
                     Some(length) => ColumnType::VarBinary { length },
-                    None => target::type_of(Kind::Bytes, collation),
+                    None => coercion::type_of(Kind::Bytes, collation),
                 },
-                kind => target::type_of(kind, collation),
+                kind => coercion::type_of(kind, collation),
             },
         }
     }
@@ -234,7 +236,7 @@ impl Shapes<'_> {
     fn text(&self, e: &Expr, collation: Collation) -> ColumnType {
         match self.chars(e) {
             Some(length @ 0..=VARCHAR_MAX) => ColumnType::VarChar { length: length as u16, collation },
-            None if !is_long(e) => target::type_of(Kind::Text, collation),
+            None if !is_long(e) => coercion::type_of(Kind::Text, collation),
             _ => ColumnType::Text { length: LONGEST, collation },
         }
     }

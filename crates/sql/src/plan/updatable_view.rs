@@ -14,7 +14,6 @@ use super::{
     scope::{COMPUTED, Merged, Scope, Visible},
 };
 use crate::{
-    admin::information_schema,
     catalog::{Table, view::View},
     errors,
     expr::Expr,
@@ -125,7 +124,7 @@ impl Planner<'_> {
         let (scope, level, is_plain) = self.opened(&view, shown)?;
         if let ([merged], [Item { origin: Origin::Table(table), left: None, .. }], true) =
             (scope.views.as_slice(), level.items.as_slice(), is_plain)
-            && !information_schema::is_virtual(&table.schema)
+            && !crate::catalog::information_schema::is_virtual(&table.schema)
         {
             let (merged, table) = (merged.clone(), table.clone());
             return Ok(Some(Through { scope, merged, table, within: level.conditions }));
@@ -180,7 +179,7 @@ impl Planner<'_> {
         let is_stored = level.items.iter().any(|item| {
             item.left.is_none() && item.firsts.contains(&target.first) && matches!(item.origin, Origin::Table(_))
         });
-        if !is_stored || information_schema::is_virtual(&target.table.schema) {
+        if !is_stored || crate::catalog::information_schema::is_virtual(&target.table.schema) {
             return Err(refused().into());
         }
         let named: Vec<u16> = named.iter().map(|slot| slot - target.first).collect();

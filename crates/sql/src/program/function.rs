@@ -26,17 +26,15 @@ use super::routine::{
     run::{Frame, enter, leave},
 };
 use crate::{
-    accounts::Privileges,
+    accounts::{Privileges, identity::Identity},
     catalog::{Catalog, Table, view::View},
     errors::{self, Result},
-    exec,
     expr::{Context, Expr},
     parse::token::{Token, Tokens},
     plan::{Plan, dml::Source},
     server::Collected,
     session::{
-        Called, Session, Warning,
-        authorize::Identity,
+        self, Called, Session, Warning,
         engine::{ATTEMPTS_MAX, SqlEngine},
     },
     value::datum::Datum,
@@ -407,7 +405,7 @@ impl SqlEngine {
             return done;
         }
         let has_done = session.savepoint > from && session.transaction.as_ref().is_some_and(|t| t.is_started());
-        if !is_good && has_done && exec::rollback_to(session, from + 1).await.is_err() {
+        if !is_good && has_done && session::rollback_to(session, from + 1).await.is_err() {
             session.forget_transaction();
         }
         Ok(())

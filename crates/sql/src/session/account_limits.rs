@@ -9,7 +9,6 @@ use super::{Session, engine::SqlEngine};
 use crate::{
     accounts::Account,
     errors::Result,
-    expr::env::clock,
     parse::{
         account::{self, Clause},
         account_options::Options,
@@ -17,6 +16,7 @@ use crate::{
         token::{Token, Tokens},
     },
     server::Usage,
+    value::zone::clock,
     wire::{SqlError, capability},
 };
 

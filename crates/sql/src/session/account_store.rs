@@ -22,14 +22,16 @@ use apus_signal::{
 use apus_types::{Column, ColumnType, ErrorCode, TableSchema, Value, key};
 
 use crate::{
-    accounts::{ACCOUNT_BYTES_MAX, ACCOUNTS_MAX, Account, AccountName, kept},
+    accounts::{
+        ACCOUNT_BYTES_MAX, ACCOUNTS_MAX, Account, AccountName,
+        kept::{self, TABLE},
+    },
     catalog::SYSTEM_DATABASE,
     errors::{self, Result},
     server::Accounts,
     wire::SqlError,
 };
 
-pub const TABLE: &str = "accounts";
 /// How often a SQL node looks for changes of accounts.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 /// How long after its commit a change is answered: longer than [`crate::server::Accounts::is_fresh`] lets anybody go without looking.

@@ -8,137 +8,21 @@
 //!
 //! An engine without accounts ([`SqlEngine::new`]) refuses nobody anything.
 
-use std::{cell::Cell, rc::Rc, sync::Arc};
+use std::sync::Arc;
 
 use apus_types::{ErrorCode, TableSchema};
 
 use super::{Session, engine::SqlEngine};
 use crate::{
-    accounts::{Account, AccountName, Active, Directory, Privileges},
-    admin::information_schema,
-    catalog::{SYSTEM_DATABASE, Table, view::View},
-    ddl::{
-        foreign_key::clause,
-        statement::{Ddl, Name},
-    },
+    accounts::{Account, AccountName, Active, Privileges, identity::Identity},
+    catalog::SYSTEM_DATABASE,
+    ddl::{foreign_key::clause, statement::Ddl},
     errors::{self, Result},
     expr::env::Env,
-    plan::hint::Told,
-    program::function::Stored,
+    parse::token::Name,
+    plan::needs::{Need, Needs, privilege_missing},
     wire::SqlError,
 };
-
-/// A privilege that a plan needs.
-#[derive(Clone, Debug)]
-pub struct Need {
-    /// The view whose definer needs it; `None`: the account of the session.
-    pub within: Option<Rc<View>>,
-    /// The view in whose text it stands.
-    pub view: Option<Rc<View>>,
-    pub database: String,
-    pub table: String,
-    /// Needed on the table, or on some column of it.
-    pub privileges: Privileges,
-    /// Any of these on some column is as good.
-    pub instead: Privileges,
-    pub columns: Vec<ColumnNeed>,
-}
-
-/// A privilege that a plan needs on one column.
-#[derive(Clone, PartialEq, Debug)]
-pub struct ColumnNeed {
-    pub name: String,
-    pub privileges: Privileges,
-    /// No column is named but all are meant: who lacks one is refused the table.
-    pub is_of_all: bool,
-}
-
-/// What a plan was made of, and what may be done by it.
-#[derive(Default, Debug)]
-pub struct Names {
-    /// The views that the statement names, as their tables of columns.
-    pub views: Vec<Rc<Table>>,
-    /// Calls of stored functions.
-    pub functions: Vec<Stored>,
-    pub needs: Needs,
-    /// The plan is good for parameters of the kinds that it was made for.
-    pub is_typed: bool,
-    /// What its hints have to tell.
-    pub hints: Option<Box<Told>>,
-    /// How it reads ([`plan::traits`](crate::plan::traits)).
-    pub traits: u8,
-}
-
-#[derive(Default, Debug)]
-pub struct Needs {
-    pub list: Vec<Need>,
-    /// It locks rows to change them: tables whose rows it reads.
-    pub locks: bool,
-    /// The generation of the accounts and the account for which all of it was granted.
-    granted: Cell<(u64, u64)>,
-}
-
-impl Needs {
-    pub fn new(list: Vec<Need>, locks: bool) -> Needs {
-        Needs { list, locks, granted: Cell::default() }
-    }
-}
-
-/// Who a session acts for.
-#[derive(Clone, Debug)]
-pub struct Identity {
-    pub account: Arc<Account>,
-    /// The account with what its active roles have.
-    pub rights: Arc<Account>,
-    pub active: Active,
-    /// Another number is another `rights`; the same one may be shared by sessions.
-    number: u64,
-    /// All accounts as of the same moment.
-    pub directory: Arc<Directory>,
-    generation: u64,
-    /// The account was looked up when the accounts were fresh.
-    is_sure: bool,
-}
-
-impl Identity {
-    pub fn new(account: Arc<Account>, directory: Arc<Directory>, generation: u64, is_sure: bool) -> Identity {
-        let rights = account.clone();
-        Identity { account, rights, active: Active::Default, number: 0, directory, generation, is_sure }
-    }
-    /// The roles that the session acts with.
-    pub fn roles(&self) -> Vec<AccountName> {
-        self.account.active(&self.active)
-    }
-    /// As at the beginning of a session.
-    pub fn forget_roles(&mut self) {
-        (self.active, self.generation) = (Active::Default, 0);
-    }
-    /// Takes the rights of the roles that are active.
-    fn act(&mut self, next: &Cell<u64>) {
-        let roles = self.roles();
-        self.rights = self.directory.rights(&self.account, &roles);
-        self.number = if roles.is_empty() {
-            // The directory keeps it where it is.
-            Arc::as_ptr(&self.account) as u64
-        } else {
-            next.set(next.get() + 2);
-            next.get() | 1
-        };
-    }
-    pub fn has_account(&self, user: &str, host: &str) -> bool {
-        self.account_of(user, host).is_some()
-    }
-    /// The definer of a view.
-    pub fn account_of(&self, user: &str, host: &str) -> Option<&Arc<Account>> {
-        account_of(&self.directory, user, host)
-    }
-}
-
-/// `root` is one for every host, as the server is given it.
-pub fn account_of<'d>(directory: &'d Directory, user: &str, host: &str) -> Option<&'d Arc<Account>> {
-    let of = |host: &str| directory.find(&AccountName::new(user, host));
-    of(host).or_else(|| of("%").filter(|_| user == "root"))
-}
 
 /// Names of several privileges, as errors list them.
 pub fn listed(privileges: Privileges) -> String {
@@ -170,12 +54,6 @@ pub fn database_denied(env: &Env, database: &str) -> SqlError {
     SqlError::new(1044, b"42000", format!("Access denied for user {} to database '{database}'", name.quoted()))
 }
 
-/// 1227: none of the privileges that `names` lists.
-pub fn privilege_missing(names: &str) -> SqlError {
-    let text = format!("Access denied; you need (at least one of) the {names} privilege(s) for this operation");
-    SqlError::new(1227, b"42000", text)
-}
-
 /// Who needs it: the account of the session, or the definer of a view.
 fn who(me: &Identity, need: &Need) -> Result<Arc<Account>> {
     let Some(view) = &need.within else { return Ok(me.rights.clone()) };
@@ -196,7 +74,7 @@ fn refused(need: &Need, otherwise: impl FnOnce() -> SqlError) -> SqlError {
 }
 
 fn check_table(env: &Env, me: &Identity, need: &Need, locks: bool) -> Result<()> {
-    if need.database == information_schema::DATABASE {
+    if need.database == crate::catalog::information_schema::DATABASE {
         return Ok(());
     }
     let who = who(me, need)?;
@@ -218,7 +96,7 @@ fn check_table(env: &Env, me: &Identity, need: &Need, locks: bool) -> Result<()>
 }
 
 fn check_columns(env: &Env, me: &Identity, need: &Need) -> Result<()> {
-    if need.columns.is_empty() || need.database == information_schema::DATABASE {
+    if need.columns.is_empty() || need.database == crate::catalog::information_schema::DATABASE {
         return Ok(());
     }
     let who = who(me, need)?;
@@ -251,7 +129,9 @@ pub fn denied_before(env: &Env, needs: &[Need]) -> Option<SqlError> {
 /// 1142 for a table that does not exist for the account, whether it is there or not.
 pub fn unseen(env: &Env, database: &str, table: &str, text: &str) -> Option<SqlError> {
     let me = env.me.as_ref()?;
-    if database.eq_ignore_ascii_case(information_schema::DATABASE) || me.rights.sees_table(database, table) {
+    if database.eq_ignore_ascii_case(crate::catalog::information_schema::DATABASE)
+        || me.rights.sees_table(database, table)
+    {
         return None;
     }
     let verb: String = text.chars().take_while(char::is_ascii_alphabetic).collect();
@@ -267,7 +147,7 @@ pub fn unseen(env: &Env, database: &str, table: &str, text: &str) -> Option<SqlE
 pub fn shown_privileges(me: Option<&Identity>, schema: &TableSchema, column: &str) -> Option<String> {
     let all = Privileges::ON_COLUMN;
     let has = match me {
-        Some(me) if schema.database != information_schema::DATABASE => {
+        Some(me) if schema.database != crate::catalog::information_schema::DATABASE => {
             me.rights.on_column(&schema.database, &schema.name, column).intersection(all)
         }
         _ => all,
@@ -433,7 +313,7 @@ impl SqlEngine {
     pub(crate) async fn require_definition(&self, session: &mut Session, schema: &TableSchema) -> Result<()> {
         let Some(me) = self.identity(session).await? else { return Ok(()) };
         let has = me.rights.on_table(&schema.database, &schema.name);
-        match schema.database == information_schema::DATABASE || has != Privileges::NONE {
+        match schema.database == crate::catalog::information_schema::DATABASE || has != Privileges::NONE {
             true => Ok(()),
             false => Err(table_denied(&session.env, "SHOW", &schema.name)),
         }
@@ -448,7 +328,10 @@ impl SqlEngine {
         command: &str,
     ) -> Result<()> {
         match self.identity(session).await? {
-            Some(me) if database != information_schema::DATABASE && !me.rights.sees_table(database, table) => {
+            Some(me)
+                if database != crate::catalog::information_schema::DATABASE
+                    && !me.rights.sees_table(database, table) =>
+            {
                 Err(table_denied(&session.env, command, table))
             }
             _ => Ok(()),
@@ -460,7 +343,7 @@ impl SqlEngine {
     pub(crate) async fn require_database(&self, session: &mut Session, database: &str) -> Result<()> {
         match self.identity(session).await? {
             Some(me)
-                if !database.eq_ignore_ascii_case(information_schema::DATABASE)
+                if !database.eq_ignore_ascii_case(crate::catalog::information_schema::DATABASE)
                     && !me.rights.sees_database(database) =>
             {
                 Err(database_denied(&session.env, database))

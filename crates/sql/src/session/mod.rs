@@ -17,13 +17,10 @@ use std::{collections::BTreeMap, rc::Rc};
 use apus_client::{ClientError, KeyList, OpBatch, PartialAggregate, Results, Rows, Snapshot, Transaction};
 use apus_types::{Epoch, TableId};
 
-use self::{
-    account_limits::Watch, characteristics::Isolation, locked_rows::OwnRows, serializable_reads::Reads, user_lock::Held,
-};
+use self::{account_limits::Watch, locked_rows::OwnRows, serializable_reads::Reads, user_lock::Held};
 use crate::{
     catalog::Catalog,
-    errors,
-    exec::sink::SinkBuffers,
+    errors::{self, Result, WARNINGS_MAX, cut},
     expr::env::{Env, OfStatement, Told},
     monitor::digests::Place,
     parse::digest::{Digest, Syntax},
@@ -32,28 +29,15 @@ use crate::{
         routine::{Kind, Routine, code::Item, failures},
         trigger::{self, Trigger},
     },
+    server::Output,
     spill::byte_strings::{Pairs, StringSet, Strings},
     value::datum::Datum,
+    variables::Isolation,
     wire::{
         SqlError,
         characters::{Spoken, SpokenCollation},
     },
 };
-
-/// Most warnings kept of one statement; `max_error_count` may say fewer.
-pub const WARNINGS_MAX: usize = 1024;
-
-/// Longest text of a warning that is kept, in bytes, as in MySQL.
-pub const MESSAGE_BYTES_MAX: usize = 511;
-
-/// A message as it is kept.
-pub fn cut(mut message: String) -> String {
-    if message.len() > MESSAGE_BYTES_MAX {
-        message.truncate(message.floor_char_boundary(MESSAGE_BYTES_MAX));
-        message.shrink_to_fit();
-    }
-    message
-}
 
 /// The level of what ended a statement, or would have.
 pub const ERROR: &str = "Error";
@@ -473,7 +457,7 @@ impl Session {
     ///
     /// # Errors
     /// 1442: it changes what a statement around uses.
-    pub fn use_tables(&mut self, plan: &Plan) -> Result<usize, SqlError> {
+    pub fn use_tables(&mut self, plan: &Plan) -> std::result::Result<usize, SqlError> {
         let before = self.in_use.len();
         if plan.written().any(|table| table.triggers().is_none() && !table.schema.triggers.is_empty()) {
             return Err(trigger::failures::unreadable());
@@ -532,7 +516,7 @@ impl From<Fail> for SqlError {
     }
 }
 
-pub type Done<T> = Result<T, Fail>;
+pub type Done<T> = std::result::Result<T, Fail>;
 
 impl Session {
     /// The open transaction wrote this table.
@@ -541,5 +525,50 @@ impl Session {
         if self.transaction.is_some() {
             self.remember_write(table.id);
         }
+    }
+}
+
+pub(crate) fn ok(session: &mut Session, out: &mut Output<'_>) -> Result<()> {
+    ok_with(session, out, "")
+}
+
+pub(crate) fn ok_with(session: &mut Session, out: &mut Output<'_>, info: &str) -> Result<()> {
+    session.env.row_count = 0;
+    out.set_status(session.status());
+    session.tell_changes(out);
+    out.ok(0, 0, session.warning_count(), info);
+    Ok(())
+}
+
+/// Undoes everything from a number on.
+///
+/// # Errors
+/// `aborted`: the whole transaction is rolled back.
+pub async fn rollback_to(session: &mut Session, savepoint: u32) -> std::result::Result<(), ClientError> {
+    let Some(transaction) = session.transaction.as_mut() else { return Ok(()) };
+    transaction.rollback_to(savepoint).await?;
+    session.own.rolled_back_to(savepoint);
+    Ok(())
+}
+
+/// Memory that a session keeps from one SELECT to the next.
+#[derive(Default, Debug)]
+pub struct SinkBuffers {
+    /// Rows (or numbers of groups) by their sort keys.
+    pub(crate) held: Pairs,
+    /// Outputs seen, for DISTINCT.
+    pub(crate) seen: StringSet,
+    /// Keys of groups, numbered as these are.
+    pub(crate) groups: StringSet,
+}
+
+impl SinkBuffers {
+    pub(crate) fn clear(&mut self) {
+        self.held.clear();
+        self.seen.clear();
+        self.groups.clear();
+    }
+    pub(crate) fn byte_len(&self) -> usize {
+        self.held.byte_len() + self.seen.byte_len() + self.groups.byte_len()
     }
 }

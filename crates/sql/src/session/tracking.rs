@@ -18,9 +18,6 @@ const SYSTEM_VARIABLES: u8 = 0;
 const SCHEMA: u8 = 1;
 const STATE_CHANGE: u8 = 2;
 
-/// What `session_track_system_variables` says from the start.
-pub const VARIABLES: &str = "time_zone,autocommit,character_set_client,character_set_results,character_set_connection";
-
 /// Changes that the client has not been told of.
 #[derive(Debug, Default)]
 pub struct Changes {

@@ -14,10 +14,7 @@ use super::{
     temporal,
     zone::Zone,
 };
-use crate::{
-    expr::{eval, json},
-    wire::number,
-};
+use crate::{expr::json, wire::number};
 
 /// One value. TIMESTAMP columns are seen as `DateTime` in the session's zone.
 #[derive(Clone, Debug, PartialEq)]
@@ -197,7 +194,7 @@ impl<'a> Datum<'a> {
             }
             (ColumnType::Json, Value::Bytes(b)) => Datum::Json(Cow::Borrowed(b)),
             (ColumnType::Bit { length }, Value::UInt(n)) => Datum::Bit(n, length),
-            _ => Datum::from_value(value, eval::is_binary(ty), zone, eval::decimals_of(ty)),
+            _ => Datum::from_value(value, is_binary(ty), zone, decimals_of(ty)),
         }
     }
 
@@ -426,4 +423,19 @@ pub fn recycle<'b>(mut values: Vec<Datum<'_>>) -> Vec<Datum<'b>> {
     values.clear();
     // In-place collection: source and target elements have the same layout, so the allocation is kept.
     values.into_iter().map(|_| Datum::Null).collect()
+}
+
+pub(crate) type Row = Vec<Datum<'static>>;
+
+pub fn is_binary(ty: apus_types::ColumnType) -> bool {
+    use apus_types::ColumnType::*;
+    matches!(ty, Binary { .. } | VarBinary { .. } | Blob { .. })
+}
+
+pub fn decimals_of(ty: apus_types::ColumnType) -> u8 {
+    use apus_types::ColumnType::*;
+    match ty {
+        DateTime { decimals } | Timestamp { decimals } | Time { decimals } => decimals,
+        _ => 0,
+    }
 }

@@ -8,6 +8,7 @@
 use apus_types::time::{Civil, civil_from_unix_micros, unix_micros_from_civil};
 use chrono::{DateTime, MappedLocalTime, NaiveDateTime, Offset, TimeZone};
 use chrono_tz::Tz;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::temporal::MICROS_PER_SECOND;
 
@@ -105,6 +106,11 @@ fn naive(micros: i64) -> Option<NaiveDateTime> {
 }
 fn east(offset: &impl Offset) -> i64 {
     i64::from(offset.fix().local_minus_utc()) * MICROS_PER_SECOND
+}
+
+pub fn clock() -> i64 {
+    let elapsed = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(elapsed.as_micros()).unwrap_or(i64::MAX)
 }
 
 #[cfg(test)]

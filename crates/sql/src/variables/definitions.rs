@@ -5,11 +5,9 @@
 
 use super::{CLASSES, SQL_MODE};
 use crate::{
-    accounts::policy::PASTS_MAX,
-    admin::account::random::{LENGTH_MAX, LENGTH_MIN},
-    errors,
+    accounts::policy::{LENGTH_MAX, LENGTH_MIN, PASTS_MAX},
+    errors::{self, WARNINGS_MAX},
     monitor::digests::SIZE_MAX as DIGESTS_MAX,
-    session::{WARNINGS_MAX, tracking},
     value::{datum::Datum, locale},
     wire::{SqlError, constants::SERVER_VERSION},
 };
@@ -188,7 +186,7 @@ static DEFINITIONS: &[Definition] = &[
     word("session_track_gtids", &["OFF", "OWN_GTID", "ALL_GTIDS"]),
     switch("session_track_schema", "1"),
     switch("session_track_state_change", "0"),
-    text("session_track_system_variables", tracking::VARIABLES),
+    text("session_track_system_variables", VARIABLES),
     word("session_track_transaction_info", &["OFF", "STATE", "CHARACTERISTICS"]),
     v("slow_query_log", Type::Bool, "0", Scope::Global),
     v("slow_query_log_file", Type::Text, "", Scope::Global),
@@ -330,6 +328,9 @@ fn on_or_off(text: &str) -> Option<bool> {
         _ => None,
     }
 }
+
+/// What `session_track_system_variables` says from the start.
+pub const VARIABLES: &str = "time_zone,autocommit,character_set_client,character_set_results,character_set_connection";
 
 #[cfg(test)]
 mod tests {

@@ -15,16 +15,13 @@ use self::{
     sql_mode::SqlMode,
 };
 use crate::{
-    admin::explain,
-    catalog::auto_increment::Step,
-    errors::{self, Result},
+    errors::{self, Result, WARNINGS_MAX},
     expr::Kind,
     files::Places,
     parse::{
         charset::{charset_named, client_named, collation_named, spoken_collation_named, spoken_named},
         digest::Syntax,
     },
-    session::{WARNINGS_MAX, characteristics::Isolation},
     spill::Space,
     value::{
         datum::Datum,
@@ -264,7 +261,7 @@ impl Variables {
 
     /// The variable timestamp, in microseconds since 1970.
     fn moment(&self) -> i64 {
-        if self.timestamp_micros == 0 { crate::expr::env::clock() } else { self.timestamp_micros }
+        if self.timestamp_micros == 0 { crate::value::zone::clock() } else { self.timestamp_micros }
     }
     /// An INSERT has used it.
     pub fn forget_insert_id(&mut self) {
@@ -514,7 +511,7 @@ impl Variables {
                 }
                 return Ok(None);
             }
-            "explain_format" => explain::format_of(&text).ok_or_else(wrong)?.to_owned(),
+            "explain_format" => format_of(&text).ok_or_else(wrong)?.to_owned(),
             "session_track_transaction_info" if text != "OFF" => return Err(errors::not_supported(name)),
             "character_set_results" if text.is_empty() => {
                 self.results = Spoken::DEFAULT;
@@ -557,6 +554,70 @@ impl Variables {
 
 /// Values of `apus_durability`.
 const CLASSES: [&str; 2] = ["replicated", "disk"];
+
+/// The variables auto_increment_increment and auto_increment_offset.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Step {
+    pub increment: u64,
+    /// Ignored where it is greater than the increment.
+    pub offset: u64,
+}
+
+impl Step {
+    /// The least value that is not below `next` and in step.
+    pub(crate) fn align(self, next: u64) -> Option<u64> {
+        let offset = if self.offset > self.increment { 1 } else { self.offset };
+        if next <= offset {
+            return Some(offset);
+        }
+        (next - offset).div_ceil(self.increment).checked_mul(self.increment)?.checked_add(offset)
+    }
+    /// The first value behind `count` values that begin at `next` or above.
+    pub(crate) fn behind(self, next: u64, count: u64) -> Option<u64> {
+        let last = self.align(next)?.checked_add(self.increment.checked_mul(count.checked_sub(1)?)?)?;
+        last.checked_add(1)
+    }
+}
+
+/// How much a transaction sees of others. READ UNCOMMITTED is taken for READ COMMITTED.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+pub enum Isolation {
+    /// Each statement what was committed before it.
+    #[default]
+    ReadCommitted,
+    /// All plain reads at one snapshot.
+    RepeatableRead,
+    /// As if it were alone: see [`crate::exec::serializable`].
+    Serializable,
+}
+
+impl Isolation {
+    /// Of a name in capitals, its words joined by hyphens.
+    pub fn named(name: &str) -> Option<Isolation> {
+        match name {
+            "READ-COMMITTED" | "READ-UNCOMMITTED" => Some(Isolation::ReadCommitted),
+            "REPEATABLE-READ" => Some(Isolation::RepeatableRead),
+            "SERIALIZABLE" => Some(Isolation::Serializable),
+            _ => None,
+        }
+    }
+    pub fn name(self) -> &'static str {
+        match self {
+            Isolation::ReadCommitted => "READ-COMMITTED",
+            Isolation::RepeatableRead => "REPEATABLE-READ",
+            Isolation::Serializable => "SERIALIZABLE",
+        }
+    }
+}
+
+/// Values of `explain_format`, by number.
+const FORMATS: [&str; 4] = ["TRADITIONAL", "TRADITIONAL_STRICT", "TREE", "JSON"];
+
+/// The value of `explain_format` that a name or a number means.
+pub fn format_of(text: &str) -> Option<&'static str> {
+    let by_number = text.parse::<usize>().ok().and_then(|at| FORMATS.get(at));
+    by_number.or_else(|| FORMATS.iter().find(|name| text.eq_ignore_ascii_case(name))).copied()
+}
 
 #[cfg(test)]
 mod tests {

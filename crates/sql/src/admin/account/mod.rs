@@ -8,7 +8,9 @@ use std::rc::Rc;
 use self::random::Generated;
 use crate::{
     accounts::{
-        Account, AccountName, Active, Auth, Policy, Privileges, Secret, password,
+        Account, AccountName, Active, Auth, Policy, Privileges, Secret,
+        identity::Identity,
+        password,
         policy::{NoObject, Reuse},
     },
     catalog::{Catalog, Table},
@@ -17,6 +19,7 @@ use crate::{
         account::{Clause, Identified, Level, Named, Spoken, What, wrong_hash},
         account_options::Options,
     },
+    plan::needs::privilege_missing,
     program::{
         routine::{self, Key, failures},
         trigger,
@@ -24,7 +27,7 @@ use crate::{
     session::{
         Session,
         account_store::Book,
-        authorize::{Identity, column_denied, database_denied, listed, privilege_missing, table_denied},
+        authorize::{column_denied, database_denied, listed, table_denied},
         engine::SqlEngine,
     },
     wire::{SqlError, auth::AuthPlugin},

@@ -14,9 +14,6 @@ use crate::{
 
 const KINDS: [&[u8]; 4] =
     [b"abcdefghijklmnopqrstuvwxyz", b"ABCDEFGHIJKLMNOPQRSTUVWXYZ", b"0123456789", b",.-+*;:_!%&/(){}[]<>"];
-/// Characters of a password, as `generated_random_password_length` may be set.
-pub const LENGTH_MIN: u64 = 5;
-pub const LENGTH_MAX: u64 = 255;
 
 /// A password that was made up for an account.
 pub struct Generated {
@@ -93,6 +90,7 @@ pub fn answer(session: &mut Session, out: &mut Output<'_>, made: &[Generated]) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::accounts::policy::{LENGTH_MAX, LENGTH_MIN};
 
     #[test]
     fn passwords_have_all_kinds() {

@@ -10,14 +10,13 @@
 use super::{Form, Request};
 use crate::{
     accounts::{Privileges, Secret},
-    dispatch::{is_query, utility},
     errors::{self, Result},
     parse::{
         digest::{Digest, Form as Cleaned},
-        token::{Token, Tokens},
+        token::{Token, Tokens, is_query},
     },
     server::{ConnectionEntry, Output, limits},
-    session::{Session, engine::SqlEngine},
+    session::{self, Session, engine::SqlEngine},
 };
 
 /// Which connection, and how its plan is to be told.
@@ -25,14 +24,6 @@ use crate::{
 pub struct Asked {
     pub id: u32,
     pub form: Form,
-}
-
-/// Whether it is EXPLAIN FOR CONNECTION that comes next.
-pub fn is_meant(t: &Tokens) -> bool {
-    let is = |by: usize, word: &str| matches!(t.ahead(by), Some(Token::Word(w)) if w.eq_ignore_ascii_case(word));
-    let begins = ["explain", "describe", "desc"].iter().any(|word| t.peek_word(word));
-    let behind = if is(1, "format") { 4 } else { 1 };
-    begins && is(behind, "for") && is(behind + 1, "connection")
 }
 
 /// What stands behind EXPLAIN; `None`: another statement. `unsaid`: the form where the statement names none.
@@ -100,7 +91,7 @@ impl SqlEngine {
         let entry = all.find(|entry| entry.id == asked.id).ok_or_else(|| errors::unknown_thread(asked.id))?;
         let doing = entry.activity.look();
         if doing.is_asleep() {
-            return utility::ok(session, out);
+            return session::ok(session, out);
         }
         let statement = doing.statement().unwrap_or_default();
         if !is_query(statement.trim_start().as_bytes()) {
@@ -149,6 +140,7 @@ fn has_several(text: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::parse::token::is_explain_for_connection;
 
     #[test]
     fn connections_are_named_by_numbers() {
@@ -162,7 +154,7 @@ mod tests {
             ("DESC FOR CONNECTION 1", true),
             ("EXPLAIN FOR DATABASE d SELECT 1", false),
         ] {
-            assert_eq!(is_meant(&Tokens::new(text)), is, "{text}");
+            assert_eq!(is_explain_for_connection(&Tokens::new(text)), is, "{text}");
         }
         assert_eq!(parsed("FORMAT=TREE SELECT 1"), Ok(None));
         assert_eq!(parsed("FOR SCHEMA d SELECT 1"), Ok(None));

@@ -45,15 +45,6 @@ pub struct Request {
     pub begin: usize,
 }
 
-/// Values of `explain_format`, by number.
-const FORMATS: [&str; 4] = ["TRADITIONAL", "TRADITIONAL_STRICT", "TREE", "JSON"];
-
-/// The value of `explain_format` that a name or a number means.
-pub fn format_of(text: &str) -> Option<&'static str> {
-    let by_number = text.parse::<usize>().ok().and_then(|at| FORMATS.get(at));
-    by_number.or_else(|| FORMATS.iter().find(|name| text.eq_ignore_ascii_case(name))).copied()
-}
-
 /// What is asked for; `None`: the columns of a table are meant. `unsaid`: the form where the statement names none.
 ///
 /// # Errors

@@ -4,13 +4,12 @@ use super::{Form, Request, columns, json, tree};
 use crate::{
     admin::show,
     catalog::Catalog,
-    dispatch::utility,
     errors::{self, Result},
     exec,
     expr::probe::Counts,
     plan::{Plan, Select},
     server::Output,
-    session::{Fail, Session, engine::SqlEngine},
+    session::{self, Fail, Session, engine::SqlEngine},
     value::datum::Datum,
 };
 
@@ -60,7 +59,7 @@ impl SqlEngine {
         session.env.assign(variable, Datum::text(text))?;
         session.env.keep_assigned();
         session.env.found_rows = 1; // the document counts as one, as in MySQL
-        utility::ok(session, out)
+        session::ok(session, out)
     }
 
     /// The plan of a statement, whose names may be of another database than the session's.

@@ -10,8 +10,7 @@ use super::{
 };
 use crate::{
     accounts::Privileges,
-    admin::information_schema::{DATABASE, Row},
-    catalog::Catalog,
+    catalog::{Catalog, information_schema::DATABASE},
     errors::{self, Result},
     expr::Env,
     parse::{token::Tokens, view_text::quoted},
@@ -21,7 +20,11 @@ use crate::{
     },
     server::Output,
     session::{Session, authorize::database_denied, engine::SqlEngine},
-    value::{datum::Datum, temporal::whole_seconds, zone::Zone},
+    value::{
+        datum::{Datum, Row},
+        temporal::whole_seconds,
+        zone::Zone,
+    },
 };
 
 const EVENTS: Headings = &[

@@ -3,8 +3,9 @@
 use super::Rows;
 use crate::{
     errors::{self, Result},
-    expr::{CompareOp, eval::like},
+    expr::CompareOp,
     parse::token::Tokens,
+    value::like::like,
 };
 use apus_types::collate::Collation;
 

@@ -8,7 +8,7 @@ pub mod routines;
 pub mod triggers;
 
 use self::filter::Filter;
-use super::{explain, grant_tables, information_schema, performance_schema, processlist};
+use super::{explain, processlist};
 use crate::{
     accounts::Privileges,
     catalog::{
@@ -29,8 +29,11 @@ use crate::{
     value::{float_digits, number_format},
     wire::ColumnDef,
 };
-use apus_types::collate::{Charset, Collation};
-use apus_types::{ColumnType, IndexDef, IndexNo, IndexState, schema::DefaultValue};
+use apus_types::{
+    ColumnType, IndexDef, IndexNo, IndexState,
+    collate::{Charset, Collation},
+    schema::DefaultValue,
+};
 
 pub type Rows = Vec<Vec<Option<String>>>;
 
@@ -172,7 +175,7 @@ fn size_prefix(length: u32) -> &'static str {
 
 /// The function with the column's digits: MySQL takes no others.
 fn current_timestamp(c: &apus_types::Column) -> String {
-    match crate::expr::eval::decimals_of(c.ty) {
+    match crate::value::datum::decimals_of(c.ty) {
         0 => "CURRENT_TIMESTAMP".to_owned(),
         digits => format!("CURRENT_TIMESTAMP({digits})"),
     }
@@ -446,7 +449,7 @@ impl SqlEngine {
             let me = self.identity(session).await?;
             let catalog = self.catalog().await?;
             let rows: Rows = {
-                let own = information_schema::DATABASE.to_owned();
+                let own = crate::catalog::information_schema::DATABASE.to_owned();
                 let is_seen = |name: &&String| me.as_ref().is_none_or(|me| me.rights.sees_database(name));
                 let mut names: Vec<_> = catalog.databases.keys().filter(is_seen).chain([&own]).collect();
                 names.sort_unstable();
@@ -459,11 +462,11 @@ impl SqlEngine {
             let pattern = t.peek_pattern();
             let filter = Filter::parse(t)?;
             let catalog = self.catalog().await?;
-            if database.eq_ignore_ascii_case(information_schema::DATABASE) {
-                let names = information_schema::names();
+            if database.eq_ignore_ascii_case(crate::catalog::information_schema::DATABASE) {
+                let names = crate::catalog::information_schema::names();
                 return show_virtual_tables(
                     session,
-                    (information_schema::DATABASE, "SYSTEM VIEW"),
+                    (crate::catalog::information_schema::DATABASE, "SYSTEM VIEW"),
                     names,
                     full,
                     &filter,
@@ -474,10 +477,17 @@ impl SqlEngine {
             if let Some(database) = catalog.virtual_tables(&database) {
                 let of = (database, "BASE TABLE");
                 return match database {
-                    grant_tables::DATABASE => {
-                        show_virtual_tables(session, of, grant_tables::names(), full, &filter, out)
+                    crate::catalog::grant_tables::DATABASE => {
+                        show_virtual_tables(session, of, crate::catalog::grant_tables::names(), full, &filter, out)
                     }
-                    _ => show_virtual_tables(session, of, performance_schema::names(), full, &filter, out),
+                    _ => show_virtual_tables(
+                        session,
+                        of,
+                        crate::catalog::performance_schema::names(),
+                        full,
+                        &filter,
+                        out,
+                    ),
                 };
             }
             if !catalog.databases.contains_key(&database) {
@@ -504,7 +514,7 @@ impl SqlEngine {
             let catalog = self.catalog().await?;
             self.require_database(session, &database).await?;
             let is_there = catalog.databases.contains_key(&database) || catalog.virtual_tables(&database).is_some();
-            if !is_there && !database.eq_ignore_ascii_case(information_schema::DATABASE) {
+            if !is_there && !database.eq_ignore_ascii_case(crate::catalog::information_schema::DATABASE) {
                 return Err(errors::unknown_database(&database));
             }
             let listed = seen(session, catalog.named_in(&database));
@@ -640,7 +650,7 @@ impl SqlEngine {
     async fn named_table(
         &self,
         session: &mut Session,
-        name: &crate::ddl::statement::Name,
+        name: &crate::parse::token::Name,
         command: &str,
     ) -> Result<std::rc::Rc<Table>> {
         let database = name.0.clone().or_else(|| session.env.database.clone()).ok_or_else(errors::no_database)?;
@@ -652,7 +662,7 @@ impl SqlEngine {
     async fn show_create_view(
         &self,
         session: &mut Session,
-        name: &crate::ddl::statement::Name,
+        name: &crate::parse::token::Name,
         wants_view: bool,
         out: &mut Output<'_>,
     ) -> Result<bool> {
@@ -693,7 +703,7 @@ impl SqlEngine {
     async fn show_columns(
         &self,
         session: &mut Session,
-        name: crate::ddl::statement::Name,
+        name: crate::parse::token::Name,
         full: bool,
         filter: &Filter,
         out: &mut Output<'_>,

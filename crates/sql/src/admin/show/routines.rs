@@ -3,11 +3,7 @@
 use super::{filter::Filter, heading};
 use crate::{
     accounts::Privileges,
-    admin::{
-        information_schema::{Row, type_cells},
-        show,
-        unsupported::ROUTINES,
-    },
+    admin::{information_schema::type_cells, show, unsupported::ROUTINES},
     catalog::Catalog,
     errors::{self, Result},
     expr::Env,
@@ -15,7 +11,11 @@ use crate::{
     program::routine::{Definition, Kind, Routine},
     server::Output,
     session::{Session, engine::SqlEngine},
-    value::{datum::Datum, temporal::whole_seconds, zone::Zone},
+    value::{
+        datum::{Datum, Row},
+        temporal::whole_seconds,
+        zone::Zone,
+    },
 };
 use apus_types::{Column, ColumnType, Value};
 

@@ -3,21 +3,22 @@
 use super::{filter::Filter, heading};
 use crate::{
     accounts::Privileges,
-    admin::{
-        information_schema::{DATABASE, Row},
-        unsupported::TRIGGERS,
-    },
-    catalog::{Catalog, Table},
+    admin::unsupported::TRIGGERS,
+    catalog::{Catalog, Table, information_schema::DATABASE},
     errors::{self, Result},
     expr::Env,
     parse::{token::Tokens, view_text::quoted},
+    plan::needs::privilege_missing,
     program::{
         routine::define::full,
         trigger::{Definition, define::find, definitions},
     },
     server::Output,
-    session::{Session, authorize::privilege_missing, engine::SqlEngine},
-    value::{datum::Datum, zone::Zone},
+    session::{Session, engine::SqlEngine},
+    value::{
+        datum::{Datum, Row},
+        zone::Zone,
+    },
 };
 use apus_types::Value;
 

@@ -24,10 +24,12 @@ use apus_types::{ColumnType, TableSchema};
 use sha2::{Digest, Sha256};
 
 use self::selectivity::Ends;
-use super::view::{escaped, unescaped};
+use super::{
+    kept_table,
+    view::{escaped, unescaped},
+};
 use crate::{
     errors::{self, Result},
-    program::routine::kept_table,
     value::json::{Json, Object, binary},
 };
 

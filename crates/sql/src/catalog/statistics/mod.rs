@@ -26,7 +26,6 @@ use super::{
     histogram::{self, Histograms},
 };
 use crate::{
-    admin::information_schema,
     expr::{ColumnRef, CompareOp, Expr},
     plan::access::Limit,
 };
@@ -140,7 +139,8 @@ impl Statistics {
     /// Whether it is time to count the table's rows.
     pub fn is_stale(&self, table: &Table) -> bool {
         let fresh = |kept: &Kept| kept.counted.elapsed() < FRESH_FOR;
-        !information_schema::is_virtual(&table.schema) && !self.tables.borrow().get(&table.schema.id).is_some_and(fresh)
+        !crate::catalog::information_schema::is_virtual(&table.schema)
+            && !self.tables.borrow().get(&table.schema.id).is_some_and(fresh)
     }
 
     /// Other histograms: what is known is asked for anew.

@@ -17,13 +17,13 @@ use apus_signal::{
 };
 use apus_types::{ErrorCode, TableSchema};
 
-use self::{
-    define::Remade,
-    fence::{MARK, Mark},
-};
+use self::define::Remade;
 use super::alter::AlterClause;
 use crate::{
-    catalog::{Catalog, Table},
+    catalog::{
+        Catalog, Table,
+        copies::{self, MARK, Mark},
+    },
     errors::{self, Result},
     session::{Session, engine::SqlEngine},
     wire::SqlError,
@@ -59,7 +59,7 @@ impl SqlEngine {
         let mut attempt = 0;
         loop {
             attempt += 1;
-            self.wait_for_copies(session, |catalog| fence::is_copied(catalog, &name.database, &name.table)).await?;
+            self.wait_for_copies(session, |catalog| copies::is_copied(catalog, &name.database, &name.table)).await?;
             session.clear_warnings();
             match pin!(self.remake_once(session, name, clause)).await {
                 Ok(rows) => return Ok(rows),
@@ -186,7 +186,7 @@ fn message(catalog: &Catalog, old: &TableSchema, remade: &Remade, number: u16) -
     let kept = remade.foreign_keys.iter().map(|key| {
         let parent = catalog.find(&key.parent_database, &key.parent_table);
         let (parent_id, parent_version) = parent.map_or((0, 0), |p| (p.schema.id.0, p.schema.version));
-        let name = fence::kept_name(number, &key.name);
+        let name = copies::kept_name(number, &key.name);
         ForeignKeyMessage { name, parent_id, parent_version, ..ForeignKeyMessage::from(key) }
     });
     let mark = Mark { is_ready: false, number, original: old.id }.key(&copy, old);

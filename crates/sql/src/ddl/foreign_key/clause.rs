@@ -7,9 +7,8 @@ use apus_types::foreign_key::{Action, Match};
 
 use crate::{
     catalog::key_parts::{self, IndexClause},
-    ddl::statement::Name,
     errors::{self, Result},
-    parse::token::Tokens,
+    parse::token::{Name, Tokens},
 };
 
 #[derive(Clone, Debug, PartialEq)]

@@ -2,9 +2,8 @@
 
 use crate::{
     catalog::histogram::{BUCKETS, BUCKETS_MAX},
-    ddl::statement::Name,
     errors::{self, Result},
-    parse::token::Tokens,
+    parse::token::{Name, Tokens},
     wire::SqlError,
 };
 

@@ -12,9 +12,8 @@ use apus_signal::{
 use apus_types::{Column, ColumnType, ErrorCode, TableSchema, time::pack_datetime};
 
 use self::clause::{Change, Clause};
-use super::statement::{Ddl, Name};
+use super::statement::Ddl;
 use crate::{
-    admin::grant_tables,
     catalog::{
         Catalog, Table,
         histogram::{
@@ -24,7 +23,7 @@ use crate::{
     },
     errors::{self, Result},
     expr::json::{of_datum, parsed},
-    parse::view_text::quoted,
+    parse::{token::Name, view_text::quoted},
     plan::into,
     server::Output,
     session::{
@@ -52,7 +51,7 @@ impl SqlEngine {
     ) -> Result<Vec<Said>> {
         let error = |text: &str| Ok(vec![("Error", text.to_owned())]);
         let catalog = self.catalog().await?;
-        if database == grant_tables::DATABASE {
+        if database == crate::catalog::grant_tables::DATABASE {
             return error("Histograms are not supported on the MySQL system schema.");
         }
         if catalog.view(database, name).is_some() {

@@ -4,7 +4,7 @@ use apus_types::{Column, rules::Generated, schema::DefaultValue};
 
 use crate::{
     errors::{self, Result},
-    parse::token::Tokens,
+    parse::token::{Tokens, expression},
 };
 
 /// `[CONSTRAINT name] CHECK (expression) [[NOT] ENFORCED]`
@@ -16,26 +16,6 @@ pub struct CheckClause {
     pub enforced: bool,
     /// The column that it stands behind.
     pub column: Option<String>,
-}
-
-/// What stands in the parentheses that come next.
-pub fn expression(t: &mut Tokens) -> Result<String> {
-    t.expect_symbol('(')?;
-    if t.peek_word("select") || t.peek_symbol(')') {
-        return Err(t.error());
-    }
-    let (begin, mut depth) = (t.offset(), 0usize);
-    while depth > 0 || !t.peek_symbol(')') {
-        if t.at_end() {
-            return Err(t.error());
-        }
-        depth += usize::from(t.peek_symbol('('));
-        depth -= usize::from(t.peek_symbol(')'));
-        t.skip();
-    }
-    let text = t.slice(begin, t.offset());
-    t.expect_symbol(')')?;
-    Ok(text)
 }
 
 /// CHECK and what follows, behind CONSTRAINT and its name.

@@ -14,8 +14,8 @@ use super::{BATCH, DEPTH_MAX, Level, Refusal, Row, batch, parents::encode, prima
 use crate::{
     catalog::foreign_key::{Parent, Reference, Rules},
     errors,
-    exec::{Cluster, execute, next_savepoint, read::join_all, reader, rollback_to, rules},
-    session::{Done, Fail, Session},
+    exec::{Cluster, execute, next_savepoint, read::join_all, reader, rules},
+    session::{Done, Fail, Session, rollback_to},
 };
 
 /// Keys whose first page is asked for together.

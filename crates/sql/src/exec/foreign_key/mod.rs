@@ -19,14 +19,14 @@ use apus_client::Rows;
 use apus_signal::tc::OpKind;
 use apus_types::{ErrorCode, RowLayout, TableId, TableSchema, key};
 
-use super::{Cluster, change, duplicate, execute, next_savepoint, rollback_to};
+use super::{Cluster, change, duplicate, execute, next_savepoint};
 use crate::{
     catalog::{
         Table,
         foreign_key::{Reference, Rules},
     },
     errors,
-    session::{Done, Fail, Scratch, Session},
+    session::{Done, Fail, Scratch, Session, rollback_to},
     wire::SqlError,
 };
 

@@ -29,9 +29,7 @@ use super::{
 };
 use crate::{
     accounts::{Privileges, Secret},
-    admin::information_schema,
-    catalog::Catalog,
-    ddl::copy::fence,
+    catalog::{Catalog, copies},
     errors::{self, Result},
     expr::{Context, Expr},
     files::{Reader, encode::width_of_column},
@@ -158,8 +156,8 @@ impl SqlEngine {
             planned => planned?,
         };
         let table = planned.insert.table.schema.id;
-        if fence::has_closed(&catalog, vec![table]) {
-            Box::pin(self.wait_for_copies(session, |catalog| fence::has_closed(catalog, vec![table]))).await?;
+        if copies::has_closed(&catalog, vec![table]) {
+            Box::pin(self.wait_for_copies(session, |catalog| copies::has_closed(catalog, vec![table]))).await?;
             catalog = self.catalog().await?;
             planned = Planned::new(&catalog, session, load)?;
         }
@@ -266,7 +264,7 @@ impl Planned {
         let Plan::Insert(mut insert) = plan_text(catalog, &session.env, &load.insert(), Vec::new())? else {
             return Err(errors::internal("an INSERT that is none"));
         };
-        if information_schema::is_virtual(&insert.table.schema) {
+        if crate::catalog::information_schema::is_virtual(&insert.table.schema) {
             return Err(errors::virtual_table_write(&insert.table.schema.database));
         }
         let names = load.columns();

@@ -6,13 +6,12 @@
 use std::fmt::Write;
 
 use crate::{
-    ddl::statement::Name,
     errors::{self, Result},
     files::format::Format,
     parse::{
         charset::spoken_named,
         digest::Syntax,
-        token::{Token, Tokens},
+        token::{Name, Token, Tokens},
         view_text::quoted,
     },
     wire::characters::Spoken,

@@ -40,7 +40,6 @@ use super::{
     target::Target,
 };
 use crate::{
-    admin::information_schema,
     errors,
     expr::{
         Context,
@@ -156,7 +155,9 @@ fn is_alone(select: &Select) -> bool {
             Leaf::Nested(_) => false,
         },
     });
-    values && steps && select.reads.iter().filter(|t| !information_schema::is_virtual(&t.schema)).count() <= 1
+    values
+        && steps
+        && select.reads.iter().filter(|t| !crate::catalog::information_schema::is_virtual(&t.schema)).count() <= 1
 }
 
 /// SELECT of a block with joins or subqueries, to the client.
@@ -178,7 +179,7 @@ pub async fn select(
 pub async fn into<T: Target>(
     run: &Run<'_>,
     plan: &Select,
-    buffers: super::sink::SinkBuffers,
+    buffers: crate::session::SinkBuffers,
     out: &mut T,
 ) -> Done<u64> {
     let mut run = Run {
@@ -403,7 +404,7 @@ async fn block_of<T: Target>(
         return Ok(sink.found);
     };
     let access = plan.access.as_ref().ok_or_else(|| errors::internal("a table without a path"))?;
-    if information_schema::is_virtual(&table.schema) {
+    if crate::catalog::information_schema::is_virtual(&table.schema) {
         read::virtual_rows(run.cluster, plan, table, access, &mut sink, out).await?;
     } else {
         let mut s = Scratch::default();

@@ -462,7 +462,7 @@ pub fn passes(filter: Option<&Expr>, cx: &Context<'_>) -> errors::Result<bool> {
 }
 
 pub fn is_virtual(leaf: &JoinStep) -> bool {
-    matches!(&leaf.leaf, Leaf::Table { table, .. } if crate::admin::information_schema::is_virtual(&table.schema))
+    matches!(&leaf.leaf, Leaf::Table { table, .. } if crate::catalog::information_schema::is_virtual(&table.schema))
 }
 
 /// Rows that a lookup found, and which of them each row of the batch has asked for.

@@ -44,10 +44,10 @@ use crate::{
     },
     session::{
         Done, Fail, Session,
-        characteristics::Isolation,
         engine::SqlEngine,
         serializable_reads::{OfTable, Reads},
     },
+    variables::Isolation,
 };
 
 /// Keys locked, or compared, at a time.

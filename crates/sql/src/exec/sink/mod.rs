@@ -24,34 +24,10 @@ use crate::{
         Select,
         select::{Group, OrderKey, Output},
     },
-    spill::{
-        TOGETHER_BYTES_MIN,
-        byte_strings::{Pairs, StringSet},
-    },
+    session::SinkBuffers,
+    spill::TOGETHER_BYTES_MIN,
     value::datum::Datum,
 };
-
-/// Memory that a session keeps from one SELECT to the next.
-#[derive(Default, Debug)]
-pub struct SinkBuffers {
-    /// Rows (or numbers of groups) by their sort keys.
-    held: Pairs,
-    /// Outputs seen, for DISTINCT.
-    seen: StringSet,
-    /// Keys of groups, numbered as these are.
-    groups: StringSet,
-}
-
-impl SinkBuffers {
-    fn clear(&mut self) {
-        self.held.clear();
-        self.seen.clear();
-        self.groups.clear();
-    }
-    fn byte_len(&self) -> usize {
-        self.held.byte_len() + self.seen.byte_len() + self.groups.byte_len()
-    }
-}
 
 pub struct Sink<'p> {
     plan: &'p Select,
@@ -426,7 +402,7 @@ impl<'p> Sink<'p> {
 /// Appends the key by which DISTINCT tells rows apart.
 fn push_outputs(outputs: &[Output], cx: &Context<'_>, key: &mut Vec<u8>) -> Result<()> {
     for output in outputs {
-        let collation = crate::plan::bind::collation_of(&output.expr, &[]);
+        let collation = crate::expr::coercion::collation_of(&output.expr, &[]);
         result_cells::push_sort_key(key, output.kind, collation, &output.expr.eval(cx)?, false);
     }
     Ok(())

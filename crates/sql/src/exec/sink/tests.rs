@@ -5,9 +5,9 @@ use std::{fmt::Write, sync::Arc};
 use apus_types::Value;
 
 use crate::{
+    errors::WARNINGS_MAX,
     exec::sink::*,
     plan::{Plan, text::plan_text},
-    session::WARNINGS_MAX,
     spill::Space,
     tests::{catalog, env},
     variables::{Globals, Variables},

@@ -67,7 +67,7 @@ pub(crate) fn call<'a>(f: Func, args: &'a [Expr], cx: &Context<'a>) -> Result<Da
         Func::RowKey => {
             let mut key = Vec::new();
             for (value, e) in values.iter().zip(args) {
-                let collation = crate::plan::bind::collation_of(e, &[]);
+                let collation = crate::expr::coercion::collation_of(e, &[]);
                 result_cells::push_sort_key(&mut key, crate::expr::Kind::of_datum(value), collation, value, false);
             }
             Ok(Datum::Bytes(Cow::Owned(key)))

@@ -34,7 +34,7 @@ pub(crate) fn call<'a>(f: Func, args: &'a [Expr], cx: &Context<'a>) -> Result<Da
             };
             let zone = if matches!(f, Now | Sysdate | CurTime) { cx.env.zone() } else { Zone::UTC };
             let unit = 10i64.pow(u32::from(6 - decimals));
-            let local = zone.local(if f == Sysdate { crate::expr::env::clock() } else { cx.env.now() });
+            let local = zone.local(if f == Sysdate { crate::value::zone::clock() } else { cx.env.now() });
             let local = local - local.rem_euclid(unit);
             Ok(if matches!(f, Now | Sysdate | UtcTimestamp) {
                 Datum::DateTime(pack_datetime(civil_from_unix_micros(local)), decimals)

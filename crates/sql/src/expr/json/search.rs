@@ -3,7 +3,7 @@
 use super::{datum, document_of, path_of, plain_path_of, value};
 use crate::{
     errors::{self, Result},
-    expr::{Context, Expr, Func, eval},
+    expr::{Context, Expr, Func},
     value::{
         datum::Datum,
         json::{
@@ -12,6 +12,7 @@ use crate::{
             schema::{self, Failure, Refused},
             search,
         },
+        like,
     },
 };
 
@@ -95,7 +96,7 @@ fn strings<'a>(f: Func, args: &'a [Expr], cx: &Context<'a>) -> Result<Datum<'a>>
     let pattern = pattern.as_text();
     let most = if one { 1 } else { usize::MAX };
     let mut found =
-        search::strings(&document, &paths, most, |text| eval::like(text.as_bytes(), &pattern, Some(escape), None));
+        search::strings(&document, &paths, most, |text| like::like(text.as_bytes(), &pattern, Some(escape), None));
     Ok(match found.len() {
         0 => Datum::Null,
         1 => datum(&Json::String(found.remove(0))),

@@ -6,7 +6,7 @@
 
 use sqlparser::tokenizer::Location;
 
-use crate::plan::column_name::{behind_quoted, is_word};
+use crate::parse::token::{behind_quoted, is_word};
 
 /// What a hint begins with.
 pub const BEGIN: &str = "/*+";

@@ -2,8 +2,8 @@
 
 use sqlparser::ast::{self, GroupByExpr, LimitClause, OrderByKind, SelectItem, SetExpr};
 
-use super::{Writer, is_dual, quoted, refused};
-use crate::{errors::Result, plan::outputs::display_name};
+use super::{Writer, display_name, is_dual, quoted, refused};
+use crate::errors::Result;
 
 impl Writer<'_> {
     /// `names`: its columns get their names.

@@ -128,3 +128,14 @@ impl Writer<'_> {
         self.put(&quoted(column));
     }
 }
+
+/// The name of an unaliased expression: its text.
+pub fn display_name(e: &ast::Expr) -> String {
+    match e {
+        ast::Expr::Value(v) => match &v.value {
+            ast::Value::SingleQuotedString(s) | ast::Value::DoubleQuotedString(s) => s.clone(),
+            other => other.to_string(),
+        },
+        other => other.to_string(),
+    }
+}

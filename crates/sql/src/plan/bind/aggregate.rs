@@ -3,10 +3,10 @@
 use apus_types::collate::Collation;
 use sqlparser::ast::{self, FunctionArg, FunctionArgExpr, FunctionArgumentClause};
 
-use super::{Builder, call, collation_of, full_text::SEARCH, json_truth};
+use super::{Builder, call, full_text::SEARCH, json_truth};
 use crate::{
     errors::{self, Result},
-    expr::{Expr, Kind, func::Func},
+    expr::{Expr, Kind, coercion::collation_of, func::Func},
     full_text::query::Mode,
     plan::select::{OrderKey, order_key},
     value::decimal,

@@ -6,11 +6,11 @@ use sqlparser::ast::{self, FunctionArg, FunctionArgExpr};
 use super::{
     Builder,
     aggregate::{Aggregate, AggregateKind},
-    call, collation_of,
+    call,
 };
 use crate::{
     errors::{self, Result},
-    expr::{ColumnRef, Expr, Func, Kind},
+    expr::{ColumnRef, Expr, Func, Kind, coercion::collation_of},
     full_text::query::Mode,
     parse::dialect::call_of,
     plan::{

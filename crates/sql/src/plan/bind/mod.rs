@@ -32,7 +32,7 @@ use crate::{
     errors::{self, Result},
     expr::{
         ArithOp, CastType, ColumnRef, CompareOp, Expr, Kind,
-        coercion::{self, Coercion},
+        coercion::{self, collation_of},
         func::{self, time},
     },
     parse::{
@@ -800,11 +800,6 @@ impl<'a> Builder<'a> {
 fn call(f: func::Func, args: Vec<Expr>) -> Expr {
     let collation = coercion::carried(&args, &[]);
     Expr::Call(f, args, collation)
-}
-
-/// The collation by which the values of an expression are ordered and told apart.
-pub fn collation_of(e: &Expr, params: &[Kind]) -> Collation {
-    Coercion::of(e, params).collation
 }
 
 /// A constant beside a column of exact numbers takes the column's type.

@@ -2,10 +2,14 @@
 
 use apus_types::collate::{self, Charset, Collation};
 
-use super::{Builder, Expr, Kind, collation_of};
+use super::{Builder, Expr, Kind};
 use crate::{
     errors::{self, Result},
-    expr::{CastType, coercion, func::Func},
+    expr::{
+        CastType,
+        coercion::{self, collation_of},
+        func::Func,
+    },
     value::datum::Datum,
     wire::characters::{self, Spoken, SpokenCollation},
 };

@@ -5,9 +5,10 @@ use sqlparser::ast::{
     WindowFrameBound, WindowFrameUnits, WindowType,
 };
 
-use super::{Aggregate, AggregateKind, ArithOp, Builder, CastType, Datum, Expr, Kind, collation_of, decimal};
+use super::{Aggregate, AggregateKind, ArithOp, Builder, CastType, Datum, Expr, Kind, decimal};
 use crate::{
     errors::{self, Result},
+    expr::coercion::collation_of,
     plan::{
         select::{OrderKey, order_key},
         window::{Bound, Call, Frame, Function, WINDOW, Window},

@@ -4,11 +4,11 @@ use apus_types::collate::Collation;
 
 use super::{Status, schedule::Unit};
 use crate::{
-    ddl::{create_view::account, statement::Name},
     errors::{Result, not_supported},
     parse::{
+        account::account,
         digest::Syntax,
-        token::{Token, Tokens},
+        token::{Name, Token, Tokens},
     },
     program::routine::{clause::if_not_exists, compile::Compiler, failures::bad_name},
 };

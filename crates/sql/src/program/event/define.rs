@@ -16,15 +16,16 @@ use super::{
 };
 use crate::{
     accounts::Privileges,
-    admin::{information_schema, performance_schema, set::value_of},
+    admin::set::value_of,
     catalog::SYSTEM_DATABASE,
     errors::{self, Result},
-    expr::{env::clock, func::clock::compound_interval},
+    expr::func::clock::compound_interval,
     program::routine::{self, DEFINITION_BYTES_MAX, define::full},
     session::{Session, authorize::database_denied, engine::SqlEngine},
     value::{
         datum::{Datum, text_to_f64},
         temporal::{MICROS_PER_SECOND, is_valid, read_datetime, whole_seconds},
+        zone::clock,
     },
 };
 
@@ -231,8 +232,8 @@ impl SqlEngine {
     }
 
     pub(crate) async fn require_for_events(&self, session: &mut Session, database: &str) -> Result<()> {
-        let is_own = database == performance_schema::DATABASE || database == SYSTEM_DATABASE;
-        if is_own || database.eq_ignore_ascii_case(information_schema::DATABASE) {
+        let is_own = database == crate::catalog::performance_schema::DATABASE || database == SYSTEM_DATABASE;
+        if is_own || database.eq_ignore_ascii_case(crate::catalog::information_schema::DATABASE) {
             return Err(database_denied(&session.env, database));
         }
         self.require_on_database(session, database, Privileges::EVENT).await

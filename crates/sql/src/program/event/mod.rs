@@ -26,9 +26,12 @@ use std::{collections::BTreeMap, rc::Rc};
 use apus_types::TableSchema;
 
 use self::schedule::{Schedule, Unit};
-use super::routine::{self, Routine, kept_name, kept_table};
+use super::routine::{self, Routine, kept_name};
 use crate::{
-    catalog::view::{escaped, unescaped},
+    catalog::{
+        kept_table,
+        view::{escaped, unescaped},
+    },
     errors::{self, Result},
     value::zone::Zone,
 };

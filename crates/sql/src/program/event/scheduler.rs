@@ -22,18 +22,16 @@ use tokio::sync::oneshot;
 
 use super::{Definition, Event, Status, runs::draw};
 use crate::{
-    accounts::Privileges,
+    accounts::{Privileges, identity::account_of},
     errors::Result,
-    expr::env::clock,
     program::routine::failures::no_definer,
     server::{Collected, ConnectionInfo, Engine, Registry, Slot},
     session::{
         Session,
-        authorize::account_of,
         engine::{Alive, SqlEngine},
         user_lock::OwnLock,
     },
-    value::{datum::Datum, temporal::whole_seconds},
+    value::{datum::Datum, temporal::whole_seconds, zone::clock},
     wire::{SqlError, capability},
 };
 

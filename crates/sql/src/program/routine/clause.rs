@@ -4,11 +4,11 @@ use apus_types::collate::Collation;
 
 use super::{Access, Kind, compile::Compiler, failures};
 use crate::{
-    ddl::{create_view::account, statement::Name},
     errors::{self, Result},
     parse::{
+        account::account,
         digest::Syntax,
-        token::{Token, Tokens, behind_blanks},
+        token::{Name, Token, Tokens, behind_blanks},
     },
     program::{event, trigger},
 };

@@ -17,14 +17,12 @@ use super::{
 };
 use crate::{
     admin::set::expression,
-    ddl::statement,
-    dispatch::is_query,
     errors::{self, Result},
     parse::{
         charset::collation_named,
         column_type,
         digest::{Digest, Form, Syntax},
-        token::{Token, Tokens},
+        token::{Token, Tokens, is_query},
     },
     plan,
     program::trigger::Event,
@@ -931,7 +929,7 @@ pub fn column(t: &mut Tokens, name: &str, default: Collation) -> Result<Column> 
         return Err(errors::not_supported("COLLATE with no CHARACTER SET of a parameter or variable"));
     }
     if t.word("collate") {
-        statement::set_collation(&mut column, collation_named(&t.identifier()?)?)?;
+        column_type::set_collation(&mut column, collation_named(&t.identifier()?)?)?;
     }
     Ok(column)
 }

@@ -19,19 +19,15 @@ use super::{
 };
 use crate::{
     accounts::Privileges,
-    admin::information_schema,
-    ddl::statement::Name,
-    dispatch::utility,
     errors::{self, Result},
-    expr::env::clock,
     parse::{
         digest::Syntax,
-        token::{Token, Tokens},
+        token::{Name, Token, Tokens},
     },
     plan::bind,
     server::Output,
-    session::{Session, engine::SqlEngine},
-    value::datum::Datum,
+    session::{self, Session, engine::SqlEngine},
+    value::{datum::Datum, zone::clock},
 };
 
 /// Longest name in characters.
@@ -58,7 +54,7 @@ impl SqlEngine {
         self.admit(session, b"create")?;
         let start = out.mark();
         session.clear_warnings();
-        let done = self.carry_out(session, made).await.and_then(|()| utility::ok(session, out));
+        let done = self.carry_out(session, made).await.and_then(|()| session::ok(session, out));
         self.end_statement(session, done, start, out).await
     }
 
@@ -82,7 +78,7 @@ impl SqlEngine {
         self.end_transaction(session, true).await?;
         session.check_may_define()?;
         let catalog = self.fetch_catalog().await?;
-        if database == information_schema::DATABASE {
+        if database == crate::catalog::information_schema::DATABASE {
             return Err(errors::virtual_table_write(&database));
         }
         let Some(collation) = catalog.databases.get(&database) else { return Err(errors::unknown_database(&database)) };

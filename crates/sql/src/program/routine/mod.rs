@@ -30,14 +30,16 @@ pub mod run;
 
 use std::{cell::OnceCell, collections::BTreeMap, rc::Rc};
 
-use apus_types::{Column, ColumnType, TableSchema, collate::Collation};
+use apus_types::{TableSchema, collate::Collation};
 use sha2::{Digest as _, Sha256};
 
 use self::code::Program;
 pub use crate::accounts::RoutineKind as Kind;
 use crate::{
-    catalog::view::{escaped, unescaped},
-    ddl::statement::HIDDEN_KEY,
+    catalog::{
+        kept_table,
+        view::{escaped, unescaped},
+    },
     errors::{self, Result},
     parse::{digest::Syntax, token::Tokens},
     value::datum::Datum,
@@ -228,16 +230,6 @@ impl Routine {
     pub fn key(&self) -> Key {
         key(self.definition.kind, &self.database, &self.definition.name)
     }
-}
-
-/// The table that a definition is kept as. It has a key that nobody sees.
-pub fn kept_table(database: &str, kept_as: &str, engine: &str, definition: String) -> TableSchema {
-    let key = Column { nullable: false, ..Column::new(HIDDEN_KEY, ColumnType::Int { bits: 64, unsigned: true }) };
-    let mut schema = TableSchema::new(database, kept_as, vec![key], vec![0]);
-    schema.hidden_key = true;
-    schema.engine = engine.to_owned();
-    schema.comment = definition;
-    schema
 }
 
 fn table(database: &str, kept_as: &str, definition: &Definition) -> TableSchema {

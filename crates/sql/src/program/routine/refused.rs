@@ -2,9 +2,8 @@
 
 use super::{compile::Compiler, failures};
 use crate::{
-    admin::explain,
     errors::{self, Result},
-    parse::token::{Token, Tokens},
+    parse::token::{self, Token, Tokens},
     program::event,
 };
 
@@ -84,7 +83,7 @@ impl Compiler<'_> {
         if t.peek_word("load") {
             return Err(failures::not_allowed("LOAD DATA"));
         }
-        if explain::connection::is_meant(t) {
+        if token::is_explain_for_connection(t) {
             return Err(errors::not_supported("non-standalone EXPLAIN FOR CONNECTION"));
         }
         if t.peek_word("execute") {

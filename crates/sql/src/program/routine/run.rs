@@ -18,19 +18,19 @@ use super::{
     refused::refuse_within,
 };
 use crate::{
+    accounts::identity::Identity,
     errors::{self, Result},
-    exec::new_row::without_row,
     expr::{
         Kind,
         assign::{self, Assign},
         eval::char_count,
+        without_row,
     },
     parse::token::{Token, Tokens},
     plan::{self, Plan},
     server::Output,
     session::{
         Called, KeptPlan, Scratch, Session, Warning,
-        authorize::Identity,
         engine::{ATTEMPTS_MAX, SqlEngine},
     },
     value::datum::Datum,

@@ -4,9 +4,11 @@ use apus_types::collate::Collation;
 
 use super::Event;
 use crate::{
-    ddl::statement::Name,
     errors::Result,
-    parse::{digest::Syntax, token::Tokens},
+    parse::{
+        digest::Syntax,
+        token::{Name, Tokens},
+    },
     program::routine::{clause::if_not_exists, compile::Compiler, failures},
 };
 

@@ -15,7 +15,6 @@ use super::{
 };
 use crate::{
     accounts::Privileges,
-    admin::{grant_tables, information_schema, performance_schema},
     catalog::{Catalog, SYSTEM_DATABASE, Table},
     errors::{self, Result},
     program::routine::{self, define::full},
@@ -34,12 +33,17 @@ impl SqlEngine {
         if name.chars().count() > NAME_CHARS_MAX {
             return Err(routine::failures::too_long(&name));
         }
-        if [&database, &table.0].into_iter().any(|name| *name == grant_tables::DATABASE || name == SYSTEM_DATABASE) {
+        if [&database, &table.0]
+            .into_iter()
+            .any(|name| *name == crate::catalog::grant_tables::DATABASE || name == SYSTEM_DATABASE)
+        {
             return Err(failures::on_system_table());
         }
         for name in [&database, &table.0] {
             let name = name.as_str();
-            if name.eq_ignore_ascii_case(information_schema::DATABASE) || name == performance_schema::DATABASE {
+            if name.eq_ignore_ascii_case(crate::catalog::information_schema::DATABASE)
+                || name == crate::catalog::performance_schema::DATABASE
+            {
                 return Err(errors::virtual_table_write(name));
             }
             if !self.catalog().await?.databases.contains_key(name)

@@ -12,7 +12,6 @@ use super::{Event, Trigger};
 use crate::{
     catalog::Table,
     errors,
-    exec::change,
     expr::{
         ColumnRef, Context, Expr,
         assign::{self, Assign},
@@ -143,7 +142,7 @@ fn take_row(session: &Session, table: &Table, frame: &Frame, fired: &mut Fired) 
     for variable in frame.program.rows.iter().filter(|row| row.is_new && frame.touched.contains(&row.place)) {
         let column = &schema.columns[usize::from(variable.column)];
         let value = assign::assign(column, frame.values[variable.place].borrowed(), assign)?;
-        fired.row = change::replace(schema, &fired.row, variable.column, &value).map_err(|code: ErrorCode| code)?;
+        fired.row = assign::replace(schema, &fired.row, variable.column, &value).map_err(|code: ErrorCode| code)?;
         fired.touched.insert(variable.column);
     }
     Ok(())

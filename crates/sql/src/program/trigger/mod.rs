@@ -35,7 +35,7 @@ use crate::{
     catalog::view::{escaped, unescaped},
     errors::{self, Result},
     parse::{digest::Syntax, token::Tokens},
-    session::authorize::{ColumnNeed, Need, Needs},
+    plan::needs::{ColumnNeed, Need, Needs},
     value::datum::Datum,
     variables::sql_mode::SqlMode,
     wire::SqlError,
