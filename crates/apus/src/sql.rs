@@ -6,11 +6,10 @@ use apus_auth::{Secret, SecretKind};
 use apus_client::{Client, ClientConfig};
 use apus_sql::{
     catalog::auto_increment::AutoIncrement,
-    dispatch::SqlEngine,
     files::Places,
     monitor::slow,
     server::{Accounts, Server, ServerConfig},
-    session::user_lock::UserLocks,
+    session::{engine::SqlEngine, user_lock::UserLocks},
     spill::{BYTES_MAX_DEFAULT, Space},
     variables::Globals,
     wire::{SqlError, auth::AuthPlugin},

@@ -5,9 +5,9 @@ use std::{fmt::Write, sync::Arc};
 use apus_client::Client;
 use apus_sql::{
     catalog::auto_increment::AutoIncrement,
-    dispatch::SqlEngine,
     server::{Collected, ConnectionInfo, Engine, Registry},
-    session::Session,
+    session::{Session, engine::SqlEngine, user_lock::UserLocks},
+    variables::Globals,
     wire::{ParamValue, capability},
 };
 

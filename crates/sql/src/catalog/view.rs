@@ -4,7 +4,7 @@
 //! version of the dictionary. It has the columns of the view, behind a hidden key, and never a row. Its comment is the definition ([`Definition`]).
 //!
 //! A definition is replaced in one step: the new one is a table of its own, called `#view#ID#N` after the id of the view that it replaces; the highest N counts
-//! ([`replacements`]). The one before is dropped behind. Should that fail, it is there and means nothing. Renaming a view leaves its id, so its definition stays with it.
+//! (`ddl::create_view`). The one before is dropped behind. Should that fail, it is there and means nothing. Renaming a view leaves its id, so its definition stays with it.
 
 use std::{cell::OnceCell, collections::BTreeMap, rc::Rc};
 

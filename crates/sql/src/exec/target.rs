@@ -134,7 +134,7 @@ fn of_today(cx: &Context<'_>, time: &Datum<'_>) -> Datum<'static> {
     moments::moment(cx, time).map_or(Datum::Null, |c| Datum::DateTime(apus_types::time::pack_datetime(c), 6))
 }
 
-/// A computed value as a column of [`type_of`] (or one that a set operation has made of several) keeps it.
+/// A computed value as a column of [`type_of`](crate::expr::coercion::type_of) (or one that a set operation has made of several) keeps it.
 pub fn fitted(ty: ColumnType, value: Datum<'_>) -> Datum<'_> {
     if value.is_null() {
         return Datum::Null;

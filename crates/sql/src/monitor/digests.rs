@@ -359,7 +359,7 @@ pub struct Did {
     pub examined: u64,
     pub warnings: u64,
     pub is_failed: bool,
-    /// How its plan reads: see [`crate::plan::traits::Traits`].
+    /// How its plan reads: see [`super::access`].
     pub traits: u8,
 }
 

@@ -41,7 +41,7 @@ pub enum Counter {
     RowsDeleted,
     RowsInserted,
     RowsUpdated,
-    /// How plans read ([`traits`]).
+    /// How plans read ([`super::access`]).
     TemporaryTables,
     SelectFullJoin,
     SelectRange,

@@ -1,6 +1,6 @@
 //! A bound query block, and how it becomes a plan.
 //!
-//! A block over one stored table keeps that table's access path and streams its rows ([`Block::plan_single`]). Every other one is a [`Join`].
+//! A block over one stored table keeps that table's access path and streams its rows ([`Block::plan_single`]). Every other one is a [`Join`](super::query::Join).
 
 use std::rc::Rc;
 

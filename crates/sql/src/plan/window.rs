@@ -1,7 +1,7 @@
 //! Window functions of a block: what is computed for a row of it and of those around, behind GROUP BY and HAVING, before DISTINCT and ORDER BY.
 //!
 //! An expression names the value of one as an aggregate from [`WINDOW`] on; when the block is bound these values have their places behind those of its aggregates
-//! ([`super::rollup::place`]).
+//! ([`super::rollup`]).
 
 use super::{bind::Aggregate, select::OrderKey};
 use crate::expr::{Expr, Kind};

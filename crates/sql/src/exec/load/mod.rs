@@ -4,7 +4,7 @@
 //! statement -> plan of an INSERT into its columns -> client is asked for the file, or it is opened here -> rows -> batches of the INSERT path -> commit
 //! ```
 //!
-//! The file is cut into rows ([`lines`]) as it comes, and rows are stored 1000 at a time as INSERT IGNORE or REPLACE store theirs ([`exec::conflict`]): a SQL node
+//! The file is cut into rows ([`lines`]) as it comes, and rows are stored 1000 at a time as INSERT IGNORE or REPLACE store theirs ([`super::conflict`]): a SQL node
 //! holds a batch and the row that is read, however long the file is. All rows are one transaction, or belong to the one that is open. The file comes once:
 //! what fails in the middle is rolled back and told to the client, not tried again here.
 //!
