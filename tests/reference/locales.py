@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The locales of MySQL: asks the reference for the names of months and days, and how numbers are written, and writes crates/sql/src/engine/expr/locales.tsv.
+"""The locales of MySQL: asks the reference for the names of months and days, and how numbers are written, and writes crates/sql/src/value/locales.tsv.
 
 A line is a locale, in the order of their numbers: its name, its decimal point, what is between groups of digits (bg_BG: a zero byte), digits of the last group and of those
 before (0 0: there are no groups), then months from January on, their short forms, days from Monday on, their short forms, each list joined by `|`.
@@ -16,7 +16,7 @@ from lib import answers  # noqa: E402
 from lib.harness import Scenario  # noqa: E402
 from lib.mysql import MySql  # noqa: E402
 
-TABLE = pathlib.Path(__file__).resolve().parents[2] / "crates/sql/src/engine/expr/locales.tsv"
+TABLE = pathlib.Path(__file__).resolve().parents[2] / "crates/sql/src/value/locales.tsv"
 DIGITS = "12345678901234567890"
 MONDAY = datetime.date(2024, 1, 1)
 UNKNOWN_LOCALE = 1649

@@ -9,7 +9,7 @@ from lib.mariadb import dump, load
 
 LIMIT_SECONDS = (150, 300)
 SIDE_BY_SIDE = True
-# Seconds after which another SQL node has the lease of one that was killed (crates/sql/src/engine/user_lock/lease.rs, DEAD), and some.
+# Seconds after which another SQL node has the lease of one that was killed (crates/sql/src/session/user_lock/lease.rs, DEAD), and some.
 TAKE_OVER = 11 + 9
 # Seconds after which another SQL node has the lease of one that has ended, less than it takes to find out that one is dead.
 GIVEN_OVER = 8

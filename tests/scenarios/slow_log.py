@@ -11,7 +11,7 @@ from lib.harness import check, check_equal, scenario_main, wait_until
 
 LIMIT_SECONDS = (60, 60)
 SIDE_BY_SIDE = True
-KEPT = 1000  # crates/sql/src/engine/statements/slow.rs, KEPT_MAX
+KEPT = 1000  # crates/sql/src/monitor/slow.rs, KEPT_MAX
 
 
 def connect(node, **options):

@@ -13,7 +13,7 @@ from lib.cluster import Cluster
 from lib.harness import check, check_equal, end, scenario_main, wait_until
 
 LIMIT_SECONDS = (150, 240)
-# Seconds after which others take the locks of a SQL node that does nothing (crates/sql/src/engine/user_lock/lease.rs, DEAD), and some to find out.
+# Seconds after which others take the locks of a SQL node that does nothing (crates/sql/src/session/user_lock/lease.rs, DEAD), and some to find out.
 DEAD_SECONDS = 10
 SOME = 8
 

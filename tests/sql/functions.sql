@@ -1,4 +1,4 @@
--- Functions over columns; functions of constants are checked one by one in crates/sql/src/engine/functions.tsv.
+-- Functions over columns; functions of constants are checked one by one in crates/sql/src/tests/functions.tsv.
 CREATE TABLE f (id INT PRIMARY KEY, s VARCHAR(30), t TIME, dt DATETIME, dd DATE, b VARBINARY(20), n DECIMAL(12,4), bi BIGINT, u INT UNSIGNED);
 INSERT INTO f VALUES (1,'abc','10:00:00','2024-01-01 10:00:00','2024-01-01','x',1.5,-5,5),(2,'ABCD','-01:00:00','2023-05-05 23:59:59','2023-05-05',x'00ff',-2.25,7,0),(3,NULL,NULL,NULL,NULL,NULL,NULL,NULL,NULL);
 SELECT id, week(dt), yearweek(dd), dayname(dd), monthname(dt), to_days(dd), last_day(dd), quarter(dt), extract(year_month from dd), extract(day_hour from dt), time_to_sec(t) FROM f order by id;

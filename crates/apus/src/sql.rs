@@ -5,11 +5,13 @@ use std::{net::SocketAddr, path::PathBuf, process::ExitCode, sync::Arc};
 use apus_auth::{Secret, SecretKind};
 use apus_client::{Client, ClientConfig};
 use apus_sql::{
-    engine::{
-        AutoIncrement, Globals, Places, SqlEngine, UserLocks, slow,
-        spill::{BYTES_MAX_DEFAULT, Space},
-    },
+    catalog::auto_increment::AutoIncrement,
+    files::Places,
+    monitor::slow,
     server::{Accounts, Server, ServerConfig},
+    session::{engine::SqlEngine, user_lock::UserLocks},
+    spill::{BYTES_MAX_DEFAULT, Space},
+    variables::Globals,
     wire::{SqlError, auth::AuthPlugin},
 };
 use signal_hook::{

@@ -1,9 +1,9 @@
 //! The front end over a toy engine, to try clients by hand and to measure the ceiling of the protocol path:
 //! `toy_server [address] [threads]`. It answers point selects with a made-up row and anything else with OK.
 
-use apus_sql::server::{
-    Accounts, ColumnDef, ColumnType, ConnectionInfo, Engine, Output, ParamValue, PreparedInfo, Server, ServerConfig,
-    SqlError, status,
+use apus_sql::{
+    server::{Accounts, ConnectionInfo, Engine, Output, PreparedInfo, Server, ServerConfig, status},
+    wire::{ColumnDef, ColumnType, ParamValue, SqlError},
 };
 
 struct Toy;

@@ -6,11 +6,11 @@ use std::net::TcpStream;
 use std::time::Duration;
 
 use apus_sql::accounts::{Account, AccountName, Auth, Requires, Secret, password};
-use apus_sql::server::{
-    Accounts, ColumnDef, ColumnType, ConnectionInfo, Engine, Output, ParamValue, PreparedInfo, Server, ServerConfig,
-    SqlError, capability, limits, status,
-};
 use apus_sql::wire::auth::{AuthPlugin, SCRAMBLE_BYTES, Scramble, respond};
+use apus_sql::{
+    server::{Accounts, ConnectionInfo, Engine, Output, PreparedInfo, Server, ServerConfig, limits, status},
+    wire::{ColumnDef, ColumnType, ParamValue, SqlError, capability},
+};
 use tokio_rustls::rustls::pki_types::pem::PemObject;
 
 /// Echoes what it is given.

@@ -4,8 +4,11 @@ use std::{fmt::Write, sync::Arc};
 
 use apus_client::Client;
 use apus_sql::{
-    engine::{AutoIncrement, Session, SqlEngine},
-    server::{Collected, ConnectionInfo, Engine, ParamValue, Registry, capability},
+    catalog::auto_increment::AutoIncrement,
+    server::{Collected, ConnectionInfo, Engine, Registry},
+    session::{Session, engine::SqlEngine, user_lock::UserLocks},
+    variables::Globals,
+    wire::{ParamValue, capability},
 };
 
 use crate::{Ledger, OPS, SLACK, cluster::Cluster};

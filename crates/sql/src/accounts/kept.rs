@@ -124,6 +124,8 @@ fn decoded(name: AccountName, bytes: &[u8]) -> Option<Account> {
     Some(account)
 }
 
+pub const TABLE: &str = "accounts";
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,13 +1,14 @@
 //! Accounts: who may log in, from where, how he proves it, and what he may do.
 //!
 //! An [`Account`] is a value; all accounts of one moment are a [`Directory`], which never changes. The engine keeps the accounts in a table of the cluster and makes a new directory
-//! whenever that has another version ([`crate::engine`], `account_store`); the front end and all sessions of the process share the newest ([`crate::server::Accounts`]).
+//! whenever that has another version ([`crate::session::account_store`]); the front end and all sessions of the process share the newest ([`crate::server::Accounts`]).
 //!
 //! [`password`] has the hashes, [`host`] says which account a login means, [`privilege`] names privileges, [`columns`] are those on columns, [`policy`] is what accounts are held to
 //! beside them.
 
 pub mod columns;
 pub mod host;
+pub(crate) mod identity;
 pub mod kept;
 pub mod password;
 pub mod policy;

@@ -4,7 +4,7 @@
 //! it. Nothing in here looks at a clock: moments are seconds since 1970, handed in.
 
 use super::{Secret, kept, password};
-use crate::json::{self, Json, Object};
+use crate::value::json::{self, Json, Object};
 
 /// Passwords that are remembered of an account, whatever its policy asks for: each new one is compared with all of them, some milliseconds each.
 pub const PASTS_MAX: usize = 24;
@@ -278,6 +278,11 @@ impl Policy {
         Some(())
     }
 }
+
+/// Characters of a password, as `generated_random_password_length` may be set.
+pub const LENGTH_MIN: u64 = 5;
+
+pub const LENGTH_MAX: u64 = 255;
 
 #[cfg(test)]
 mod tests {

@@ -5,9 +5,8 @@
 
 pub mod query;
 mod search;
+#[cfg(test)]
+mod tests;
 pub mod words;
 
 pub use search::{Search, rank_of};
-
-#[cfg(test)]
-mod tests;

@@ -8,11 +8,8 @@
 //! In natural language mode operators and parentheses are no symbols but part of what separates words; `*` is one where it stands alone.
 //! Errors are those of the reference, whose parser is made by bison: what was not expected, and what was if that is at most four things.
 
-use crate::{
-    engine::errors::Result,
-    full_text::words::{LENGTHS, words},
-    wire::SqlError,
-};
+use super::words::{LENGTHS, words};
+use crate::{errors::Result, wire::SqlError};
 
 /// Parentheses within each other at most.
 const DEPTH_MAX: usize = 31;

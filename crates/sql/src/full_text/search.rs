@@ -15,9 +15,9 @@ use super::{
     query::{self, Mode, Operand, Operator, Part},
     words::{Filter, folded, push_key, words},
 };
-use crate::engine::{
+use crate::{
     errors::{self, Result},
-    keys::Strings,
+    spill::byte_strings::Strings,
 };
 
 /// What `>` adds to a rank, and `<` and `~` take from it; the limit of all of them together.

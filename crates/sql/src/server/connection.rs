@@ -19,24 +19,30 @@ use std::task::Poll;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, sleep_until, timeout};
 
-use super::duplex::{Duplex, Left};
-use super::listener::Shared;
-use super::metered::Metered;
-use super::output::write_bounded;
-use super::registry::Slot;
-use super::statements::Statements;
-use super::tls::{TlsSession, Transport};
-use super::{Engine, Output, SqlError, limits};
-use crate::wire::auth::{AuthPlugin, SCRAMBLE_BYTES, Scramble};
-use crate::wire::characters::{Spoken, SpokenCollation, read_text};
-use crate::wire::command::{Command, decode_command};
-use crate::wire::compressed::{self, Compression};
-use crate::wire::handshake::{
-    Attributes, ClientHello, CompressionAsked, Login, Offer, decode_client_hello, write_greeting,
+use super::{
+    Engine, Output,
+    duplex::{Duplex, Left},
+    limits,
+    listener::Shared,
+    metered::Metered,
+    output::write_bounded,
+    registry::Slot,
+    statements::Statements,
+    tls::{TlsSession, Transport},
 };
-use crate::wire::packet::{Packet, PacketBuffer, PacketReader};
-use crate::wire::result::{ResultState, write_error};
-use crate::wire::{capability, params::split_attributes, status};
+use crate::wire::{
+    SqlError,
+    auth::{AuthPlugin, SCRAMBLE_BYTES, Scramble},
+    capability,
+    characters::{Spoken, SpokenCollation, read_text},
+    command::{Command, decode_command},
+    compressed::{self, Compression},
+    handshake::{Attributes, ClientHello, CompressionAsked, Login, Offer, decode_client_hello, write_greeting},
+    packet::{Packet, PacketBuffer, PacketReader},
+    params::split_attributes,
+    result::{ResultState, write_error},
+    status,
+};
 
 /// Why a connection ends without further words.
 pub(super) struct Gone;

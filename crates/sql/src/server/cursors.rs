@@ -16,10 +16,13 @@ use std::{
 };
 
 use super::{
-    Engine, Output, ParamValue, SqlError,
+    Engine, Output,
     limits::{CURSOR_BYTES_MAX, CURSORS_BYTES_MAX},
 };
-use crate::wire::packet::{PacketBuffer, split_packet};
+use crate::wire::{
+    ParamValue, SqlError,
+    packet::{PacketBuffer, split_packet},
+};
 
 /// What all cursors of a server hold, in bytes.
 #[derive(Debug, Default)]

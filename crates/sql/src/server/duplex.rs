@@ -12,10 +12,11 @@ use std::task::Poll;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::sleep;
 
-use super::SqlError;
-use super::limits::READ_TIMEOUT;
-use super::registry::Interrupt;
-use crate::wire::file::{FilePackets, Piece};
+use super::{limits::READ_TIMEOUT, registry::Interrupt};
+use crate::wire::{
+    SqlError,
+    file::{FilePackets, Piece},
+};
 
 /// Both directions of a connection.
 pub(super) trait Stream: AsyncRead + AsyncWrite + Unpin {}

@@ -40,9 +40,9 @@ pub const INFO_BYTES_MAX: usize = 4096;
 /// Output that triggers a flush in the middle of a result, and between pipelined commands: many rows per system call,
 /// yet small enough to be still in the processor's cache when the kernel copies it.
 pub const OUTPUT_FLUSH_BYTES: usize = 256 << 10;
-/// Stack of a thread that serves connections: syntax trees are walked by recursion, as deep as `engine::plan::nesting` lets them be.
+/// Stack of a thread that serves connections: syntax trees are walked by recursion, as deep as `parse::nesting` lets them be.
 pub const STACK_BYTES: usize = 16 << 20;
-/// Threads of each thread that serves connections that wait for a disk in its place (`engine::spill`), or for a name server; they end when nothing was to be done for ten seconds.
+/// Threads of each thread that serves connections that wait for a disk in its place (`spill`), or for a name server; they end when nothing was to be done for ten seconds.
 pub const BLOCKING_THREADS_MAX: usize = 4;
 /// Pending connections of the listening socket.
 pub const LISTEN_BACKLOG: i32 = 1024;

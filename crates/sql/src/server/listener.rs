@@ -17,13 +17,14 @@ use socket2::{Domain, Protocol, Socket, Type};
 use tokio::sync::mpsc;
 use tokio::task::LocalSet;
 
-use super::connection::Connection;
-use super::cursors::Held;
-use super::registry::{Registry, Slot};
-use super::{Accounts, Engine, SqlError, Tls, limits};
-use crate::wire::constants::MAX_ALLOWED_PACKET_DEFAULT;
-use crate::wire::packet::PacketBuffer;
-use crate::wire::result::write_error;
+use super::{
+    Accounts, Engine, Tls,
+    connection::Connection,
+    cursors::Held,
+    limits,
+    registry::{Registry, Slot},
+};
+use crate::wire::{SqlError, constants::MAX_ALLOWED_PACKET_DEFAULT, packet::PacketBuffer, result::write_error};
 
 /// How a server is set up.
 #[derive(Debug, Clone)]

@@ -11,13 +11,14 @@ use tokio::{
 };
 
 use super::{
-    Accounts, ConnectionInfo, Engine, SqlError, Usage,
+    Accounts, ConnectionInfo, Engine, Usage,
     connection::{Connection, Credentials, Gone},
     limits,
 };
 use crate::{
     accounts::{Account, Secret, password},
     wire::{
+        SqlError,
         auth::{AuthPlugin, proves_native, proves_sha2},
         capability,
         handshake::{

@@ -47,8 +47,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::accounts::Account;
-use crate::wire::characters::Spoken;
+use crate::{accounts::Account, wire::characters::Spoken};
 
 /// What the engine learns about a connection when it opens a session, after authentication.
 #[derive(Debug, Clone)]

@@ -8,12 +8,16 @@ use std::task::Poll;
 
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 
-use super::cursors::Rows;
-use super::duplex::Duplex;
-use super::limits::{OUTPUT_FLUSH_BYTES, WRITE_TIMEOUT};
-use crate::wire::packet::PacketBuffer;
-use crate::wire::result::{ResultState, ResultWriter};
-use crate::wire::{SqlError, capability};
+use super::{
+    cursors::Rows,
+    duplex::Duplex,
+    limits::{OUTPUT_FLUSH_BYTES, WRITE_TIMEOUT},
+};
+use crate::wire::{
+    SqlError, capability,
+    packet::PacketBuffer,
+    result::{ResultState, ResultWriter},
+};
 
 /// A [`ResultWriter`] (by deref) that can also be flushed to the client while a long result is produced.
 pub struct Output<'a> {

@@ -7,8 +7,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::Notify;
 
-use super::activity::Activity;
-use super::metered::{Meter, Traffic};
+use super::{
+    activity::Activity,
+    metered::{Meter, Traffic},
+};
 
 /// What the registry knows about one connection.
 #[derive(Debug, Clone)]

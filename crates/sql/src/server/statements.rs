@@ -5,10 +5,16 @@ use std::collections::BTreeMap;
 use std::pin::pin;
 use std::sync::Arc;
 
-use super::cursors::{Held, OpenCursor};
-use super::{Engine, Output, SqlError, limits};
-use crate::wire::constants::execute_flag;
-use crate::wire::params::{ParamType, ParamValue, decode_counted_params, decode_params};
+use super::{
+    Engine, Output,
+    cursors::{Held, OpenCursor},
+    limits,
+};
+use crate::wire::{
+    SqlError,
+    constants::execute_flag,
+    params::{ParamType, ParamValue, decode_counted_params, decode_params},
+};
 
 #[derive(Debug, Default)]
 struct Statement {

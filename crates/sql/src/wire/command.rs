@@ -1,7 +1,6 @@
 //! Commands of an authenticated client, decoded as views of the packet.
 
-use super::cursor::Cursor;
-use super::error::DecodeError;
+use super::{cursor::Cursor, error::DecodeError};
 
 /// One command. Text is left as bytes: what it means is the engine's business.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -5,8 +5,10 @@
 
 use std::ops::Range;
 
-use super::constants::{PACKET_HEADER_BYTES, PACKET_PAYLOAD_MAX};
-use super::packet::FrameError;
+use super::{
+    constants::{PACKET_HEADER_BYTES, PACKET_PAYLOAD_MAX},
+    packet::FrameError,
+};
 
 /// Bytes that are read at once.
 const BUFFER_BYTES: usize = 64 << 10;

@@ -3,8 +3,10 @@
 //! A row is written like any other and filled when it ends, so that rows of other columns are not asked for each cell. Clients fill the numbers of the binary protocol; a decimal is a
 //! text there, and filled by the server in both.
 
-use super::cursor::Cursor;
-use super::packet::{push_lenenc, push_lenenc_bytes};
+use super::{
+    cursor::Cursor,
+    packet::{push_lenenc, push_lenenc_bytes},
+};
 
 const NULL: u8 = 0xfb;
 

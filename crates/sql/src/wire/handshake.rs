@@ -1,11 +1,13 @@
 //! The opening conversation: greeting (protocol 10), the client's response, authentication switch, CHANGE_USER.
 
-use super::auth::{AuthPlugin, SCRAMBLE_BYTES, Scramble};
-use super::compressed::Algorithms;
-use super::constants::{CHARSET_UTF8MB4_0900, SERVER_VERSION, capability, status};
-use super::cursor::Cursor;
-use super::error::DecodeError;
-use super::packet::PacketBuffer;
+use super::{
+    auth::{AuthPlugin, SCRAMBLE_BYTES, Scramble},
+    compressed::Algorithms,
+    constants::{CHARSET_UTF8MB4_0900, SERVER_VERSION, capability, status},
+    cursor::Cursor,
+    error::DecodeError,
+    packet::PacketBuffer,
+};
 
 /// What a server may offer or not.
 #[derive(Debug, Clone, Copy, Default)]

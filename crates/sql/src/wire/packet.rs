@@ -7,8 +7,10 @@
 
 use std::ops::Range;
 
-use super::constants::{PACKET_HEADER_BYTES, PACKET_PAYLOAD_MAX};
-use super::error::SqlError;
+use super::{
+    constants::{PACKET_HEADER_BYTES, PACKET_PAYLOAD_MAX},
+    error::SqlError,
+};
 
 /// Bytes of input buffer a connection holds while idle: ten thousand idle connections must stay cheap.
 const INPUT_REST_BYTES: usize = 4 << 10;

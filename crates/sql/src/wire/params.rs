@@ -1,8 +1,6 @@
 //! Parameters of a prepared execution, decoded as views of the packet.
 
-use super::cursor::Cursor;
-use super::error::DecodeError;
-use super::result::ColumnType;
+use super::{cursor::Cursor, error::DecodeError, result::ColumnType};
 
 /// One parameter value as a client sent it.
 #[derive(Debug, Clone, Copy, PartialEq)]

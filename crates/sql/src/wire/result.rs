@@ -11,11 +11,13 @@ use std::{cell::OnceCell, ops::Deref};
 
 use apus_types::collate::Charset;
 
-use super::characters::{self, Spoken};
-use super::constants::{CHARSET_BINARY, CHARSET_UTF8MB4, capability, column_flag, status};
-use super::fill;
-use super::number::{format_u64, push_f32, push_f64, push_f64_fixed, push_four, push_fraction, push_two, push_u64};
-use super::packet::{PacketBuffer, push_lenenc, push_lenenc_bytes};
+use super::{
+    characters::{self, Spoken},
+    constants::{CHARSET_BINARY, CHARSET_UTF8MB4, capability, column_flag, status},
+    fill,
+    number::{format_u64, push_f32, push_f64, push_f64_fixed, push_four, push_fraction, push_two, push_u64},
+    packet::{PacketBuffer, push_lenenc, push_lenenc_bytes},
+};
 
 /// Column and parameter types with their protocol numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

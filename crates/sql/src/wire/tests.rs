@@ -1,14 +1,16 @@
 //! Bytes of strangers against every decoder, and round trips of what the decoders read.
 
-use super::auth::{AuthPlugin, SCRAMBLE_BYTES, Scramble};
-use super::command::{Command, code, decode_command};
-use super::compressed::{Compression, HEADER_BYTES, Header, pack, unpack};
-use super::constants::capability;
-use super::error::DecodeError;
-use super::handshake::{Attributes, ClientHello, Offer, decode_change_user, decode_client_hello, write_greeting};
-use super::packet::{PacketBuffer, PacketReader, push_lenenc_bytes};
-use super::params::{ParamType, ParamValue, decode_counted_params, decode_params, split_attributes};
-use super::result::{ColumnDef, ColumnType, Heading, ResultState, ResultWriter};
+use super::{
+    auth::{AuthPlugin, SCRAMBLE_BYTES, Scramble},
+    command::{Command, code, decode_command},
+    compressed::{Compression, HEADER_BYTES, Header, pack, unpack},
+    constants::capability,
+    error::DecodeError,
+    handshake::{Attributes, ClientHello, Offer, decode_change_user, decode_client_hello, write_greeting},
+    packet::{PacketBuffer, PacketReader, push_lenenc_bytes},
+    params::{ParamType, ParamValue, decode_counted_params, decode_params, split_attributes},
+    result::{ColumnDef, ColumnType, Heading, ResultState, ResultWriter},
+};
 
 /// Inputs of each kind; `make fuzz` gives a million.
 fn rounds() -> usize {

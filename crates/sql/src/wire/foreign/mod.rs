@@ -17,8 +17,8 @@ use encoding_rs::{
     KOI8_U, MACINTOSH, SHIFT_JIS, WINDOWS_874, WINDOWS_1250, WINDOWS_1251, WINDOWS_1254, WINDOWS_1256, WINDOWS_1257,
 };
 
+use self::table::Table;
 pub use statement::{Quoting, Reader};
-use table::Table;
 
 const COLLATIONS: &str = include_str!("collations.txt");
 

@@ -1,0 +1,547 @@
+//! INFORMATION_SCHEMA: tables whose rows are made from the catalog when they are read.
+//!
+//! A virtual table has a schema like any other, so that the planner and the sink treat it alike; only the executor takes its
+//! rows from [`rows`] instead of the cluster. Everything is text or a whole number; sizes and row counts, which no one
+//! keeps, are NULL. Tables of what Apus does not have (events, ...) are there and empty.
+//!
+//! Reads only: changes are refused with error 1044.
+
+use std::rc::Rc;
+
+use apus_types::{
+    Column, ColumnType, IndexDef, IndexNo, IndexState, TableSchema,
+    collate::{Charset, Collation},
+    rules::CheckDef,
+};
+
+use super::{
+    grant_tables, performance_schema,
+    processlist::{self, Process},
+    show::{self, expressions, routines, triggers},
+};
+use crate::{
+    accounts::{Account, Columns, Privileges, identity::Identity},
+    catalog::{
+        Catalog, Table, foreign_key,
+        histogram::{Definition, Kept},
+        information_schema::{DATABASE, USER_ATTRIBUTES, names},
+        view::View,
+    },
+    errors::Result,
+    expr::{Env, json},
+    full_text::words::STOPWORDS,
+    plan::rules::functional,
+    session::{authorize::shown_privileges, engine::SqlEngine},
+    value::{
+        datum::{Datum, Row},
+        enum_set, float_digits,
+    },
+};
+
+fn text(s: impl Into<String>) -> Datum<'static> {
+    Datum::text(s.into())
+}
+fn number(n: impl TryInto<i64>) -> Datum<'static> {
+    n.try_into().map_or(Datum::Null, Datum::Int)
+}
+fn option(s: Option<String>) -> Datum<'static> {
+    s.map_or(Datum::Null, text)
+}
+fn yes(on: bool) -> Datum<'static> {
+    text(if on { "YES" } else { "NO" })
+}
+
+/// All rows of a virtual table, one value per column of its schema.
+///
+/// # Errors
+/// The cluster does not answer what only it knows.
+pub async fn rows_of(engine: &SqlEngine, schema: &TableSchema, catalog: &Catalog, env: &Env) -> Result<Vec<Row>> {
+    if schema.database != DATABASE || schema.name != "EVENTS" {
+        return Ok(rows(schema, catalog, env));
+    }
+    let runs = engine.event_runs(catalog.events().map(|event| event.definition.number)).await?;
+    Ok(super::show::events::rows(catalog, env, &runs))
+}
+
+fn rows(schema: &TableSchema, catalog: &Catalog, env: &Env) -> Vec<Row> {
+    let me = env.me.as_ref();
+    match schema.database.as_str() {
+        crate::catalog::grant_tables::DATABASE if schema.name == crate::catalog::grant_tables::SLOW_LOG => {
+            return grant_tables::slow_log_rows(&env.variables.of_node().slow);
+        }
+        crate::catalog::grant_tables::DATABASE => return grant_tables::rows(&schema.name, me),
+        crate::catalog::performance_schema::DATABASE => return performance_schema::rows(&schema.name, env),
+        _ => {}
+    }
+    let sees = |t: &Table| me.is_none_or(|me| me.rights.sees_table(&t.schema.database, &t.schema.name));
+    let databases = || catalog.databases.iter().filter(|(n, _)| me.is_none_or(|me| me.rights.sees_database(n)));
+    let tables = || catalog.tables().filter(|t| sees(t));
+    let views = || catalog.views().filter(|v| sees(&v.table));
+    match schema.name.as_str() {
+        "SCHEMATA" => {
+            let own = (DATABASE.to_owned(), Collation::default());
+            let mut all: Vec<_> = databases().chain([(&own.0, &own.1)]).collect();
+            all.sort_unstable_by_key(|(name, _)| *name);
+            all.into_iter().map(|(n, c)| schema_row(n, *c)).collect()
+        }
+        "TABLES" => {
+            let own = names().map(virtual_table_row);
+            let views = views().map(|v| view_table_row(v));
+            tables().map(|t| table_row(t)).chain(views).chain(own).collect()
+        }
+        "COLUMNS" => tables().chain(views().map(|v| &v.table)).flat_map(|t| column_rows(t, me)).collect(),
+        "COLUMN_STATISTICS" => {
+            let of = |kept: &Rc<Kept>| catalog.find(&kept.database, &kept.definition.table).filter(|t| sees(t));
+            catalog.histograms.values().filter(|kept| of(kept).is_some()).map(|kept| histogram_row(kept)).collect()
+        }
+        "ROUTINES" => routines::routine_rows(catalog, env),
+        "PARAMETERS" => routines::parameter_rows(catalog, env),
+        "TRIGGERS" => triggers::rows(catalog, env),
+        "VIEWS" => views().map(|v| view_row(v)).collect(),
+        "STATISTICS" => tables().flat_map(|t| statistics_rows(t)).collect(),
+        "KEY_COLUMN_USAGE" => tables().flat_map(|t| key_rows(t)).collect(),
+        "REFERENTIAL_CONSTRAINTS" => tables().flat_map(|t| referential_rows(t, catalog)).collect(),
+        "CHECK_CONSTRAINTS" => tables().flat_map(|t| check_rows(t)).collect(),
+        "TABLE_CONSTRAINTS" => tables().flat_map(|t| constraint_rows(t)).collect(),
+        "ENGINES" => vec![show::ENGINE.map(text).to_vec()],
+        "PLUGINS" => PLUGINS.iter().map(plugin_row).collect(),
+        "CHARACTER_SETS" => Charset::ALL
+            .iter()
+            .map(|c| {
+                let length = number(i64::from(c.bytes_of_character()));
+                vec![text(c.name()), text(c.default_collation().name()), text(c.description()), length]
+            })
+            .collect(),
+        "PROCESSLIST" => processlist::list(env).map(Process::row).collect(),
+        USER_ATTRIBUTES => me.map_or_else(Vec::new, |me| shown_accounts(me).map(grant_tables::attribute_row).collect()),
+        "USER_PRIVILEGES" => me.map_or_else(Vec::new, user_privileges),
+        "SCHEMA_PRIVILEGES" => me.map_or_else(Vec::new, schema_privileges),
+        "TABLE_PRIVILEGES" => me.map_or_else(Vec::new, table_privileges),
+        "COLUMN_PRIVILEGES" => me.map_or_else(Vec::new, column_privileges),
+        "COLLATION_CHARACTER_SET_APPLICABILITY" => {
+            Collation::ALL.iter().map(|c| vec![text(c.name()), text(c.charset().name())]).collect()
+        }
+        "INNODB_FT_DEFAULT_STOPWORD" => STOPWORDS.iter().map(|word| vec![text(*word)]).collect(),
+        "COLLATIONS" => Collation::ALL.iter().map(collation_row).collect(),
+        _ => Vec::new(),
+    }
+}
+
+/// The accounts that one may see: all, or his own.
+fn shown_accounts(me: &Identity) -> impl Iterator<Item = &Account> {
+    let all = me.rights.on_database("mysql").contains(Privileges::SELECT);
+    me.directory.iter().map(|a| &**a).filter(move |a| all || a.name == me.account.name)
+}
+
+/// A row for each privilege, and one that says USAGE where there is none.
+fn privilege_rows(account: &Account, privileges: Privileges, place: &[&str]) -> Vec<Row> {
+    let mut names = privileges.names();
+    names.extend(privileges.dynamic_names());
+    if names.is_empty() {
+        names.push("USAGE");
+    }
+    let row = |name: &str| {
+        let mut row = vec![text(account.name.quoted()), text("def")];
+        row.extend(place.iter().map(|name| text(*name)));
+        row.extend([text(name), yes(privileges.contains(Privileges::GRANT_OPTION))]);
+        row
+    };
+    names.into_iter().map(row).collect()
+}
+
+fn user_privileges(me: &Identity) -> Vec<Row> {
+    shown_accounts(me).flat_map(|a| privilege_rows(a, a.global, &[])).collect()
+}
+
+fn schema_privileges(me: &Identity) -> Vec<Row> {
+    let of = |a: &Account| a.databases.iter().flat_map(|(d, p)| privilege_rows(a, *p, &[d])).collect::<Vec<_>>();
+    shown_accounts(me).flat_map(of).collect()
+}
+
+fn table_privileges(me: &Identity) -> Vec<Row> {
+    let of = |a: &Account| a.tables.iter().flat_map(|((d, t), p)| privilege_rows(a, *p, &[d, t])).collect::<Vec<_>>();
+    shown_accounts(me).flat_map(of).collect()
+}
+
+fn column_privileges(me: &Identity) -> Vec<Row> {
+    let of_account = |a: &Account| {
+        let of_table = |((database, table), columns): (&(String, String), &Columns)| {
+            let on_table = a.tables.get(&(database.clone(), table.clone())).copied().unwrap_or_default();
+            let option = on_table.intersection(Privileges::GRANT_OPTION);
+            let of_column =
+                |(name, p): (&str, Privileges)| privilege_rows(a, p.union(option), &[database, table, name]);
+            columns.iter().flat_map(of_column).collect::<Vec<_>>()
+        };
+        a.columns.iter().flat_map(of_table).collect::<Vec<_>>()
+    };
+    shown_accounts(me).flat_map(of_account).collect()
+}
+
+fn schema_row(name: &str, collation: Collation) -> Row {
+    vec![text("def"), text(name), text(collation.charset().name()), text(collation.name()), Datum::Null, text("NO")]
+}
+
+fn histogram_row(kept: &Kept) -> Row {
+    let Definition { table, column, histogram } = &kept.definition;
+    vec![text(kept.database.clone()), text(table.clone()), text(column.clone()), json::datum(&histogram.document())]
+}
+
+/// How accounts are proved, and where rows are: name and description.
+const PLUGINS: [(&str, &str, &str); 3] = [
+    ("caching_sha2_password", "AUTHENTICATION", "Caching sha2 authentication"),
+    ("mysql_native_password", "AUTHENTICATION", "Native MySQL authentication"),
+    ("InnoDB", "STORAGE ENGINE", "Apus"),
+];
+
+fn plugin_row((name, kind, description): &(&str, &str, &str)) -> Row {
+    let version = text(env!("CARGO_PKG_VERSION"));
+    let author = [text("Apus"), text(*description), text("Apache-2.0"), text("FORCE")];
+    let own = [text(*name), version.clone(), text("ACTIVE"), text(*kind), version, Datum::Null, Datum::Null];
+    own.into_iter().chain(author).collect()
+}
+
+fn collation_row(c: &Collation) -> Row {
+    let pads = if c.pads() { "PAD SPACE" } else { "NO PAD" };
+    let default = if c.is_default_of_charset() { "Yes" } else { "" };
+    let (charset, length) = (text(c.charset().name()), number(c.sort_length()));
+    vec![text(c.name()), charset, number(c.id()), text(default), text("Yes"), length, text(pads)]
+}
+
+fn table_row(t: &Table) -> Row {
+    let s = &t.schema;
+    let mut row = vec![
+        text("def"),
+        text(s.database.clone()),
+        text(s.name.clone()),
+        text("BASE TABLE"),
+        text(if s.engine.is_empty() { "InnoDB" } else { &s.engine }),
+        number(10),
+        text("Dynamic"),
+    ];
+    row.extend(std::iter::repeat_n(Datum::Null, 10));
+    row.extend([text(s.collation.name()), Datum::Null, text(""), text(s.comment.clone())]);
+    row
+}
+
+fn view_table_row(v: &View) -> Row {
+    let mut row = vec![text("def"), text(v.database()), text(v.name()), text("VIEW")];
+    row.extend(std::iter::repeat_n(Datum::Null, 16));
+    row.push(text("VIEW"));
+    row
+}
+
+fn view_row(v: &View) -> Row {
+    let d = &v.definition;
+    vec![
+        text("def"),
+        text(v.database()),
+        text(v.name()),
+        text(d.text.clone()),
+        text(d.check.name()),
+        yes(d.updatable),
+        text(format!("{}@{}", d.definer.0, d.definer.1)),
+        text(if d.invoker { "INVOKER" } else { "DEFINER" }),
+        text(d.charset.clone()),
+        text(d.collation.clone()),
+    ]
+}
+
+fn virtual_table_row(name: &'static str) -> Row {
+    let mut row = vec![text("def"), text(DATABASE), text(name), text("SYSTEM VIEW"), Datum::Null, number(10)];
+    row.extend(std::iter::repeat_n(Datum::Null, 13));
+    row.extend([text(""), text("")]);
+    row
+}
+
+fn column_rows(t: &Table, me: Option<&Identity>) -> Vec<Row> {
+    let s = &t.schema;
+    let one = |(position, number_of): (usize, u16)| {
+        let c = &s.columns[usize::from(number_of)];
+        let privileges = shown_privileges(me, s, &c.name)?;
+        let mut row = vec![
+            text("def"),
+            text(s.database.clone()),
+            text(s.name.clone()),
+            text(c.name.clone()),
+            number(position + 1),
+            option(show::default_text(c)),
+            yes(c.nullable),
+        ];
+        row.extend(type_cells(c));
+        row.extend([
+            text(show::key_kind(s, number_of)),
+            text(show::extra(c)),
+            text(privileges),
+            text(c.comment.clone()),
+            text(expressions::generation(c)),
+            Datum::Null,
+        ]);
+        Some(row)
+    };
+    t.visible_columns().enumerate().filter_map(one).collect()
+}
+
+/// What is told of a type, from DATA_TYPE to its full text.
+pub fn type_cells(c: &Column) -> [Datum<'static>; 9] {
+    let (characters, bytes) = lengths(c.ty);
+    let (precision, scale) = match float_digits::digits(c) {
+        Some((width, scale)) => (number(width), number(scale)),
+        None => numeric(c.ty),
+    };
+    let decimals = match c.ty {
+        ColumnType::DateTime { decimals } | ColumnType::Timestamp { decimals } | ColumnType::Time { decimals } => {
+            number(decimals)
+        }
+        _ => Datum::Null,
+    };
+    let full = show::type_of(c);
+    let name_end = full.find(|b: char| !b.is_ascii_alphabetic()).unwrap_or(full.len());
+    let collation = c.ty.collation();
+    [
+        text(full.get(..name_end).unwrap_or("")),
+        characters,
+        bytes,
+        precision,
+        scale,
+        decimals,
+        option(collation.map(|k| k.charset().name().to_owned())),
+        option(collation.map(|k| k.name().to_owned())),
+        text(full),
+    ]
+}
+
+/// Longest value in characters and in bytes.
+fn lengths(ty: ColumnType) -> (Datum<'static>, Datum<'static>) {
+    match ty {
+        ColumnType::Char { length, collation } | ColumnType::VarChar { length, collation } => {
+            (number(length), number(i64::from(length) * i64::from(collation.charset().bytes_of_character())))
+        }
+        ColumnType::Binary { length } | ColumnType::VarBinary { length } => (number(length), number(length)),
+        ColumnType::Text { length, .. } | ColumnType::Blob { length } => (number(length), number(length)),
+        ColumnType::Label { is_set, labels: list, .. } => {
+            let length = enum_set::longest(list, is_set);
+            (number(length), number(i64::from(length) * 4))
+        }
+        _ => (Datum::Null, Datum::Null),
+    }
+}
+
+fn numeric(ty: ColumnType) -> (Datum<'static>, Datum<'static>) {
+    match ty {
+        ColumnType::Int { bits, unsigned } => {
+            let digits = match bits {
+                8 => 3,
+                16 => 5,
+                24 => 7,
+                32 => 10,
+                _ => 19 + i64::from(unsigned),
+            };
+            (number(digits), number(0))
+        }
+        ColumnType::Decimal { precision, scale, .. } => (number(precision), number(scale)),
+        ColumnType::Bit { length } => (number(length), Datum::Null),
+        ColumnType::Float => (number(12), Datum::Null),
+        ColumnType::Double => (number(22), Datum::Null),
+        _ => (Datum::Null, Datum::Null),
+    }
+}
+
+/// Name, uniqueness, columns and definition of every key of a table, the primary one first.
+fn keys(s: &TableSchema) -> Vec<(&str, bool, &[u16], Option<&IndexDef>)> {
+    let primary = (!s.hidden_key).then_some(("PRIMARY", true, s.primary_key.as_slice(), None));
+    let others = s.indexes.iter().map(|i| (i.name.as_str(), i.unique, i.columns.as_slice(), Some(i)));
+    primary.into_iter().chain(others).collect()
+}
+
+fn statistics_rows(t: &Table) -> Vec<Row> {
+    let s = &t.schema;
+    let mut rows = Vec::new();
+    for (name, unique, columns, index) in keys(s) {
+        let ready = index.is_none_or(|i| i.state == IndexState::Ready);
+        let invisible = index.is_some_and(|index| !s.is_visible(index));
+        for (i, &c) in columns.iter().enumerate() {
+            let prefix = index.and_then(|index| index.prefix(i)).map_or(Datum::Null, |n| number(n as i64));
+            let comments = [if ready { "" } else { "building" }, ""];
+            let direction = if s.descends(index.map_or(IndexNo(0), |index| index.no), i) { "D" } else { "A" };
+            let kind = ("BTREE", Some(direction));
+            rows.push(statistics_row(s, (name, unique, kind), (i, c), prefix, comments, invisible));
+        }
+    }
+    for index in &s.full_texts {
+        for (i, &c) in index.columns.iter().enumerate() {
+            let comments = ["", &index.comment];
+            rows.push(statistics_row(
+                s,
+                (&index.name, false, ("FULLTEXT", None)),
+                (i, c),
+                Datum::Null,
+                comments,
+                index.invisible,
+            ));
+        }
+    }
+    rows
+}
+
+/// Of one column of an index: its name, uniqueness, kind and direction; the column's place and number; the two comments.
+fn statistics_row(
+    s: &TableSchema,
+    (name, unique, (kind, direction)): (&str, bool, (&str, Option<&str>)),
+    (at, c): (usize, u16),
+    prefix: Datum<'static>,
+    comments: [&str; 2],
+    invisible: bool,
+) -> Row {
+    let c = &s.columns[usize::from(c)];
+    vec![
+        text("def"),
+        text(s.database.clone()),
+        text(s.name.clone()),
+        number(i64::from(!unique)),
+        text(s.database.clone()),
+        text(name.to_owned()),
+        number(at + 1),
+        if functional::is_part(c) { Datum::Null } else { text(c.name.clone()) },
+        direction.map_or(Datum::Null, text),
+        Datum::Null,
+        prefix,
+        Datum::Null,
+        text(if c.nullable { "YES" } else { "" }),
+        text(kind.to_owned()),
+        text(comments[0].to_owned()),
+        text(comments[1].to_owned()),
+        yes(!invisible),
+        if functional::is_part(c) { text(expressions::generation(c)) } else { Datum::Null },
+    ]
+}
+
+fn key_rows(t: &Table) -> Vec<Row> {
+    let s = &t.schema;
+    let mut rows = Vec::new();
+    for (name, _, columns, _) in keys(s).into_iter().filter(|(_, unique, ..)| *unique) {
+        for (i, &c) in columns.iter().enumerate() {
+            if functional::is_part(&s.columns[usize::from(c)]) {
+                continue;
+            }
+            let mut row = vec![
+                text("def"),
+                text(s.database.clone()),
+                text(name),
+                text("def"),
+                text(s.database.clone()),
+                text(s.name.clone()),
+                text(s.columns[usize::from(c)].name.clone()),
+                number(i + 1),
+            ];
+            row.extend(std::iter::repeat_n(Datum::Null, 4));
+            rows.push(row);
+        }
+    }
+    for key in foreign_key::by_name(s) {
+        for (i, (&c, other)) in key.columns.iter().zip(&key.parent_columns).enumerate() {
+            rows.push(vec![
+                text("def"),
+                text(s.database.clone()),
+                text(key.name.clone()),
+                text("def"),
+                text(s.database.clone()),
+                text(s.name.clone()),
+                text(s.columns[usize::from(c)].name.clone()),
+                number(i + 1),
+                number(i + 1),
+                text(key.parent_database.clone()),
+                text(key.parent_table.clone()),
+                text(other.clone()),
+            ]);
+        }
+    }
+    rows
+}
+
+fn referential_rows(t: &Table, catalog: &Catalog) -> Vec<Row> {
+    let s = &t.schema;
+    let one = |key: &apus_types::foreign_key::ForeignKey| {
+        vec![
+            text("def"),
+            text(s.database.clone()),
+            text(key.name.clone()),
+            text("def"),
+            text(key.parent_database.clone()),
+            option(foreign_key::parent_key_name(key, catalog)),
+            text(key.matching.name()),
+            text(key.on_update.name()),
+            text(key.on_delete.name()),
+            text(s.name.clone()),
+            text(key.parent_table.clone()),
+        ]
+    };
+    foreign_key::by_name(s).into_iter().map(one).collect()
+}
+
+fn constraint_rows(t: &Table) -> Vec<Row> {
+    let s = &t.schema;
+    let one = |name: &str, kind: &str, enforced: bool| {
+        let (database, table) = (text(s.database.clone()), text(s.name.clone()));
+        vec![text("def"), database.clone(), text(name), database, table, text(kind), yes(enforced)]
+    };
+    let of_key = |name: &str| one(name, if name == "PRIMARY" { "PRIMARY KEY" } else { "UNIQUE" }, true);
+    let unique = keys(s).into_iter().filter(|(_, unique, ..)| *unique).map(|(name, ..)| of_key(name));
+    let foreign = foreign_key::by_name(s).into_iter().map(|key| one(&key.name, "FOREIGN KEY", true));
+    let checks = s.checks.iter().map(|check| one(&check.name, "CHECK", expressions::is_enforced(check)));
+    unique.chain(foreign).chain(checks).collect()
+}
+
+fn check_rows(t: &Table) -> Vec<Row> {
+    let s = &t.schema;
+    let row = |check: &CheckDef| {
+        let clause = text(crate::parse::view_text::escaped(&check.text));
+        vec![text("def"), text(s.database.clone()), text(check.name.clone()), clause]
+    };
+    s.checks.iter().map(row).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::{
+        catalog::information_schema::{is_always_empty, is_virtual, names, table},
+        server::Registry,
+    };
+
+    fn env() -> Env {
+        Env::new("root".into(), "localhost".into(), 7, 1, Default::default())
+    }
+
+    #[test]
+    fn tables_without_rows_are_known() {
+        let catalog = Catalog::default();
+        let schema = |name: &str| table(name).unwrap().schema.clone();
+        for name in names() {
+            let schema = schema(name);
+            assert!(!is_always_empty(&schema) || rows(&schema, &catalog, &env()).is_empty(), "{name}");
+        }
+        assert!(is_always_empty(&schema("FILES")) && !is_always_empty(&schema("TABLES")));
+    }
+
+    #[test]
+    fn rows_have_a_value_for_every_column() {
+        let mut catalog = Catalog::default();
+        catalog.databases.insert("d".into(), Collation::default());
+        let registry = Arc::new(Registry::new(1, 1, 1));
+        let slot = registry.admit("localhost".into());
+        let mut env = env();
+        env.connections = Some(registry);
+        for name in names() {
+            let table = table(&name.to_ascii_lowercase()).unwrap();
+            assert!(is_virtual(&table.schema));
+            for row in rows(&table.schema, &catalog, &env) {
+                assert_eq!(row.len(), table.schema.columns.len(), "{name}");
+            }
+        }
+        let count = |name: &str| rows(&table(name).unwrap().schema, &catalog, &env).len();
+        assert_eq!((count("SCHEMATA"), count("PROCESSLIST")), (2, slot.iter().count()));
+        assert!(table("nonesuch").is_none());
+    }
+}

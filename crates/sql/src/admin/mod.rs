@@ -1,0 +1,12 @@
+//! Statements about the server: accounts and grants, SET, SHOW, INFORMATION_SCHEMA, EXPLAIN.
+
+pub(crate) mod account;
+pub(crate) mod explain;
+pub(crate) mod grant_tables;
+pub mod information_schema;
+pub(crate) mod performance_schema;
+pub(crate) mod processlist;
+pub(crate) mod set;
+pub mod show;
+pub(crate) mod table_locks;
+pub(crate) mod unsupported;

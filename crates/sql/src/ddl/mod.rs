@@ -1,0 +1,12 @@
+//! Statements that define: schemas, tables, indexes, constraints, views.
+
+pub(crate) mod alter;
+pub(crate) mod copy;
+pub(crate) mod create_select;
+pub(crate) mod create_view;
+pub mod execute;
+pub mod foreign_key;
+pub mod histogram;
+pub(crate) mod rules;
+pub mod statement;
+pub(crate) mod table_options;

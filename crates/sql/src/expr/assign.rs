@@ -1,0 +1,709 @@
+//! Values on their way into a column: MySQL's assignment conversions with strict mode's errors, and the conversions of
+//! constants into index keys.
+
+use apus_types::{
+    Column, ColumnType, ErrorCode, TableSchema, Value,
+    collate::{Charset, Collation},
+    row::int_fits,
+    time::{pack_date, pack_datetime, unpack_datetime},
+};
+use std::borrow::Cow;
+
+use super::{Env, eval, json};
+use crate::{
+    errors::{self, Result},
+    value::{
+        bits,
+        datum::{Datum, Number, text_to_f64},
+        decimal, enum_set, float_digits, temporal,
+        zone::{Moment, Zone},
+    },
+    wire::SqlError,
+};
+
+/// How values are assigned.
+#[derive(Clone, Copy, Debug)]
+pub struct Assign<'e> {
+    pub row: usize,
+    /// Name of the table, for errors.
+    pub table: &'e str,
+    pub strict: bool,
+    pub zone: Zone,
+    /// The session, whose day a time is of where a date is wanted.
+    pub env: Option<&'e Env>,
+}
+
+impl Assign<'_> {
+    /// A date of zeros is none.
+    fn no_zero_date(&self) -> bool {
+        self.env.is_none_or(|env| env.variables.no_zero_date)
+    }
+}
+
+/// The value as the column stores it; TIMESTAMP becomes microseconds in an `Int`. Without strict mode it is cut to fit.
+pub fn assign<'a>(column: &Column, value: Datum<'a>, a: Assign<'_>) -> Result<Datum<'a>> {
+    if value.is_null() {
+        return Ok(Datum::Null);
+    }
+    // All the digits there are, also in a text.
+    let value = match value {
+        Datum::Fine { unscaled, scale, .. } => Datum::Decimal { unscaled, scale },
+        other => other,
+    };
+    let range = || errors::out_of_range(&column.name, a.row);
+    let value = match (value, column.ty) {
+        (document @ Datum::Json(_), ColumnType::Json) => return Ok(document),
+        (document @ Datum::Json(_), ty) => json::assigned(document, ty, a)?,
+        (other, ColumnType::Json) => return json::document(&column.name, &other, a),
+        (other, _) => other,
+    };
+    match column.ty {
+        // Seen to above.
+        ColumnType::Json => Ok(value),
+        ColumnType::Int { bits, unsigned } => {
+            let (n, fault) = integer(column, &value, unsigned, a);
+            if !int_fits(bits, unsigned, n) {
+                if a.strict {
+                    return Err(range());
+                }
+            } else if let Some(fault) = fault.filter(|_| a.strict) {
+                return Err(fault);
+            }
+            let (low, high) =
+                if unsigned { (0, (1i128 << bits) - 1) } else { (-(1i128 << (bits - 1)), (1i128 << (bits - 1)) - 1) };
+            let n = n.clamp(low, high);
+            Ok(if unsigned { Datum::UInt(n as u64) } else { Datum::Int(n as i64) })
+        }
+        ColumnType::Year => year(column, &value, a),
+        ColumnType::Bit { length } => match bits::assigned(&value, length) {
+            Some(n) => Ok(Datum::UInt(n)),
+            None if a.strict => Err(errors::too_long(&column.name, a.row)),
+            None => Ok(Datum::UInt(u64::MAX >> (64 - length))),
+        },
+        ColumnType::Label { is_set, collation, labels: list, .. } => {
+            let (n, is_whole) = enum_set::number(list, is_set, collation, &value);
+            if a.strict && !is_whole {
+                return Err(errors::truncated(&column.name, a.row));
+            }
+            Ok(Datum::UInt(n))
+        }
+        ColumnType::Decimal { precision, scale, unsigned } => {
+            let limit = decimal::power_of_ten(precision).map_or(i128::MAX, |p| p - 1);
+            let n = match &value {
+                Datum::Text(t) | Datum::Bytes(t) => match decimal::parse_prefix(t.trim_ascii()) {
+                    Some((n, s, rest)) if rest.is_empty() || !a.strict => decimal::rescale(n, s, scale),
+                    _ => {
+                        let (x, whole) = text_to_f64(t);
+                        if a.strict && !whole {
+                            return Err(errors::incorrect_value("decimal", &value.as_string(), &column.name, a.row));
+                        }
+                        decimal::from_f64(x, scale)
+                    }
+                },
+                _ => match value.number().unwrap_or(Number::Int(0)) {
+                    Number::Double(x) => decimal::from_f64(x, scale),
+                    n => n.to_decimal().and_then(|(n, s)| decimal::rescale(n, s, scale)),
+                },
+            };
+            match n {
+                Some(n) if n.abs() <= limit && !(unsigned && n < 0) => Ok(Datum::Decimal { unscaled: n, scale }),
+                _ if a.strict => Err(range()),
+                n => Ok(Datum::Decimal {
+                    unscaled: n.unwrap_or(limit).clamp(if unsigned { 0 } else { -limit }, limit),
+                    scale,
+                }),
+            }
+        }
+        ColumnType::Float | ColumnType::Double => {
+            let x = double(column, &value, a)?;
+            match float_digits::fitted(column, x) {
+                (_, false) if a.strict => Err(range()),
+                (fitted, _) => Ok(Datum::Double(fitted)),
+            }
+        }
+        ColumnType::Char { length, .. } | ColumnType::VarChar { length, .. } => {
+            let text = valid_text(column, into_text(value), a)?;
+            let (text, cut) = limit_chars(text, usize::from(length));
+            if a.strict && cut {
+                return Err(errors::too_long(&column.name, a.row));
+            }
+            // CHAR loses its trailing spaces, as it is read back without them.
+            Ok(Datum::Text(if matches!(column.ty, ColumnType::Char { .. }) { trim_end(text) } else { text }))
+        }
+        ColumnType::Text { length, .. } | ColumnType::Blob { length } => {
+            let mut text = into_text(value);
+            if column.ty.is_text() {
+                text = valid_text(column, text, a)?;
+            }
+            if text.len() <= length as usize {
+                return Ok(Datum::Bytes(text));
+            }
+            if a.strict {
+                return Err(errors::too_long(&column.name, a.row));
+            }
+            // Not inside of a character.
+            let inside = |at: usize| column.ty.is_text() && text[at] & 0xc0 == 0x80;
+            let keep = (0..=length as usize).rev().find(|&at| !inside(at)).unwrap_or(0);
+            Ok(Datum::Bytes(Cow::Owned(text[..keep].to_vec())))
+        }
+        ColumnType::VarBinary { length } | ColumnType::Binary { length } => {
+            let mut bytes = into_text(value);
+            let length = usize::from(length);
+            if bytes.len() > length {
+                if a.strict {
+                    return Err(errors::too_long(&column.name, a.row));
+                }
+                bytes.to_mut().truncate(length);
+            }
+            if matches!(column.ty, ColumnType::Binary { .. }) && bytes.len() < length {
+                bytes.to_mut().resize(length, 0);
+            }
+            Ok(Datum::Bytes(bytes))
+        }
+        ColumnType::Date | ColumnType::DateTime { .. } | ColumnType::Timestamp { .. } => moment(column, &value, a),
+        ColumnType::Time { decimals } => {
+            let bad = || errors::incorrect_value("time", &value.as_string(), &column.name, a.row);
+            let t = match &value {
+                Datum::Text(t) | Datum::Bytes(t) if t.is_empty() => 0,
+                Datum::Time(..) | Datum::DateTime(..) | Datum::Date(_) => value.time(a.zone).unwrap_or(0),
+                other if !a.strict && is_beyond_times(other) => {
+                    let sign = if other.number().is_some_and(|n| n.to_f64() < 0.0) { -1 } else { 1 };
+                    sign * temporal::TIME_MAX
+                }
+                other => match temporal::read_time(&other.as_text(), a.zone) {
+                    Some(t) if !a.strict || !t.cut && !t.beyond => {
+                        if t.of_date {
+                            remark(column, "time", &value, a);
+                        }
+                        t.micros
+                    }
+                    _ => return Err(bad()),
+                },
+            };
+            Ok(Datum::Time(temporal::round_micros(t, decimals), decimals))
+        }
+    }
+}
+
+/// What a NOT NULL column gets without strict mode.
+pub fn implicit_default(ty: ColumnType) -> Datum<'static> {
+    use ColumnType as T;
+    match ty {
+        T::Date => Datum::Date(0),
+        T::DateTime { .. } | T::Timestamp { .. } => Datum::DateTime(0, 0),
+        T::Time { .. } => Datum::Time(0, 0),
+        T::Label { is_set, .. } => Datum::UInt(u64::from(!is_set)),
+        T::Json => json::datum(&crate::value::json::Json::Null),
+        _ if ty.fixed_bytes().is_none() => Datum::text(""),
+        _ => Datum::Int(0),
+    }
+}
+
+/// What is said of a value that strict mode refuses (`refused`) when it is stored as well as it can be.
+fn warning_of(refused: SqlError, column: &Column, value: &Datum<'_>, a: Assign<'_>) -> SqlError {
+    let is_zero = || value.civil(a.zone) == Some(Default::default()) || value.number().is_some_and(Number::is_zero);
+    match (refused.errno, column.ty) {
+        (1406, ColumnType::Bit { .. }) if a.strict => refused,
+        (1406, ColumnType::Bit { .. }) => errors::out_of_range(&column.name, a.row),
+        (1406, _) => errors::truncated(&column.name, a.row),
+        (1292, ColumnType::Time { .. }) => match temporal::read_time(&value.as_text(), a.zone) {
+            Some(t) if !t.beyond => errors::truncated(&column.name, a.row),
+            None if !matches!(value, Datum::Text(_) | Datum::Bytes(_)) => errors::out_of_range(&column.name, a.row),
+            None if is_beyond_dates(value) => errors::out_of_range(&column.name, a.row),
+            None => errors::truncated(&column.name, a.row),
+            Some(_) => errors::out_of_range(&column.name, a.row),
+        },
+        (1292, ColumnType::Timestamp { .. }) if value.civil(a.zone).is_some_and(|c| c != Default::default()) => {
+            match value.civil(a.zone).map(|c| a.zone.moment(c)) {
+                Some(Moment::Never(_)) => errors::invalid_timestamp(&column.name, a.row),
+                _ => errors::out_of_range(&column.name, a.row),
+            }
+        }
+        (1292, _) if reads_as_zero(value, a.zone) && is_zero() => errors::out_of_range(&column.name, a.row),
+        (1292, _) if is_beyond_dates(value) && !is_cut_moment(value, a.zone) => {
+            errors::out_of_range(&column.name, a.row)
+        }
+        (1292, _) => errors::truncated(&column.name, a.row),
+        _ => refused,
+    }
+}
+
+/// Whether this is the number 0, or a text that says a date of zeros.
+fn reads_as_zero(value: &Datum<'_>, zone: Zone) -> bool {
+    match value {
+        Datum::Text(t) | Datum::Bytes(t) => temporal::parse_datetime(t, zone) == Some(Default::default()),
+        _ => true,
+    }
+}
+
+/// A text that says more than a moment.
+fn is_cut_moment(value: &Datum<'_>, zone: Zone) -> bool {
+    matches!(value, Datum::Text(t) | Datum::Bytes(t) if temporal::read_datetime(t, zone).is_some_and(|(_, cut)| cut))
+}
+
+/// A number that is no moment by its size, a text of the form of a date that is none.
+fn is_beyond_dates(value: &Datum<'_>) -> bool {
+    const LAST: f64 = 99_991_231_235_959.0;
+    match value {
+        Datum::Text(t) | Datum::Bytes(t) => {
+            let parts = t.split(|b| !b.is_ascii_digit()).take(3).filter(|part| (1..=4).contains(&part.len())).count();
+            let with_offset = t.iter().skip_while(|b| **b != b':').any(|b| matches!(b, b'+' | b'-'));
+            parts == 3 && !with_offset
+        }
+        _ => value.number().is_some_and(|n| n.to_f64() < 0.0 || n.to_f64() > LAST),
+    }
+}
+
+/// A number that says more than the longest time.
+fn is_beyond_times(value: &Datum<'_>) -> bool {
+    value.is_number() && value.number().is_some_and(|n| n.to_f64().abs() > 8_385_959.0)
+}
+
+/// The value as the column stores it as well as it can; what strict mode would refuse is put to the warnings.
+pub fn assign_or_warn<'a>(
+    column: &Column,
+    value: Datum<'a>,
+    a: Assign<'_>,
+    warnings: &mut Vec<SqlError>,
+) -> Result<Datum<'a>> {
+    match assign(column, value.clone(), Assign { strict: true, ..a }) {
+        Ok(value) => Ok(value),
+        Err(e) => {
+            warnings.push(warning_of(e, column, &value, a));
+            assign_leniently(column, value, a)
+        }
+    }
+}
+
+/// [`assign`] without strict mode; what has no likeness in the column becomes its implicit default.
+pub fn assign_leniently<'a>(column: &Column, value: Datum<'a>, a: Assign<'_>) -> Result<Datum<'a>> {
+    let a = Assign { strict: false, ..a };
+    match column.ty {
+        ColumnType::Date | ColumnType::DateTime { .. } | ColumnType::Timestamp { .. } | ColumnType::Time { .. } => {
+            assign(column, value, a).or_else(|_| assign(column, implicit_default(column.ty), a))
+        }
+        _ => assign(column, value, a),
+    }
+}
+
+fn moment<'a>(column: &Column, value: &Datum<'_>, a: Assign<'_>) -> Result<Datum<'a>> {
+    let kind = if column.ty == ColumnType::Date { "date" } else { "datetime" };
+    let bad = || errors::incorrect_value(kind, &value.as_string(), &column.name, a.row);
+    let c = match value {
+        Datum::Time(t, _) => a.env.map(|env| {
+            let t = if column.ty == ColumnType::Date { temporal::round_micros(*t, 0) } else { *t };
+            temporal::of_today(env.local_now(), t)
+        }),
+        Datum::Text(t) | Datum::Bytes(t) => {
+            temporal::read_datetime(t, a.zone).filter(|(_, cut)| !cut || !a.strict).map(|(c, _)| c)
+        }
+        v if v.number().is_some_and(Number::is_zero) => Some(Default::default()),
+        v => v.civil(a.zone),
+    };
+    let zero = c == Some(Default::default());
+    if c.is_none() || (a.strict && zero && a.no_zero_date()) {
+        return Err(bad());
+    }
+    let c = c.unwrap_or_default();
+    if column.ty == ColumnType::Date && !matches!(value, Datum::Time(..)) && temporal::time_of_day(&c) != 0 {
+        remark(column, "date", value, a);
+    }
+    Ok(match column.ty {
+        ColumnType::Date => Datum::Date(pack_date(c.year, c.month, c.day)),
+        ColumnType::Timestamp { decimals } => {
+            let rounded = unpack_datetime(temporal::round_datetime(pack_datetime(c), decimals));
+            let stored = temporal::civil_to_timestamp(rounded, a.zone);
+            let is_refused = a.strict && matches!(stored, Moment::Never(_));
+            if !zero && (is_refused || !temporal::TIMESTAMPS.contains(&stored.micros())) {
+                return Err(bad());
+            }
+            Datum::Int(stored.micros())
+        }
+        ColumnType::DateTime { decimals } => {
+            Datum::DateTime(temporal::round_datetime(pack_datetime(c), decimals), decimals)
+        }
+        _ => return Err(bad()),
+    })
+}
+
+/// Notes that the column has no place for a part of the value.
+fn remark(column: &Column, kind: &str, value: &Datum<'_>, a: Assign<'_>) {
+    if let Some(env) = a.env {
+        env.remark(errors::incorrect_value(kind, &value.as_string(), &column.name, a.row));
+    }
+}
+
+/// The integer nearest to a value, and what strict mode says of it if it is in range.
+fn integer(column: &Column, value: &Datum<'_>, unsigned: bool, a: Assign<'_>) -> (i128, Option<SqlError>) {
+    match value {
+        Datum::Int(n) => (i128::from(*n), None),
+        Datum::UInt(n) => (i128::from(*n), None),
+        Datum::Text(t) | Datum::Bytes(t) => {
+            let trimmed = t.trim_ascii();
+            if let Some((n, scale, [])) = decimal::parse_prefix(trimmed) {
+                return (decimal::rescale(n, scale, 0).unwrap_or(i128::MAX), None);
+            }
+            let (x, whole) = text_to_f64(trimmed);
+            let digits = trimmed.strip_prefix(b"-").or_else(|| trimmed.strip_prefix(b"+")).unwrap_or(trimmed);
+            let digits = digits.strip_prefix(b".").unwrap_or(digits);
+            let begins = digits.first().is_some_and(u8::is_ascii_digit);
+            let fault = match (whole, begins) {
+                (true, _) => None,
+                (false, true) => Some(errors::truncated(&column.name, a.row)),
+                _ => Some(errors::incorrect_value("integer", &value.as_string(), &column.name, a.row)),
+            };
+            (x.round() as i128, fault)
+        }
+        // Whole seconds, not a whole number: 60 seconds are a minute.
+        Datum::Time(t, _) => (Datum::Time(temporal::round_micros(*t, 0), 0).number().map_or(0, Number::to_i128), None),
+        // Below zero, however little.
+        Datum::Decimal { unscaled, .. } if unsigned && *unscaled < 0 => (-1, None),
+        v => (v.number().map_or(0, Number::to_i128), None),
+    }
+}
+
+fn year<'a>(column: &Column, value: &Datum<'_>, a: Assign<'_>) -> Result<Datum<'a>> {
+    let (n, fault) = match value {
+        Datum::Date(_) | Datum::DateTime(..) => (value.civil(a.zone).map_or(0, |c| i128::from(c.year)), None),
+        Datum::Time(t, _) => {
+            let of_today = |env: &Env| i128::from(temporal::of_today(env.local_now(), *t).year);
+            (a.env.map_or(0, of_today), None)
+        }
+        v => integer(column, v, true, a),
+    };
+    let is_text = matches!(value, Datum::Text(_));
+    let full = match n {
+        0 if is_text && fault.is_none() && value.as_text().trim_ascii().len() != 4 => 2000,
+        1..=69 => n + 2000,
+        70..=99 => n + 1900,
+        n => n,
+    };
+    if full != 0 && !(1901..=2155).contains(&full) {
+        return if a.strict { Err(errors::out_of_range(&column.name, a.row)) } else { Ok(Datum::UInt(0)) };
+    }
+    match fault {
+        Some(fault) if a.strict => Err(fault),
+        _ => Ok(Datum::UInt(full as u64)),
+    }
+}
+
+fn double(column: &Column, value: &Datum<'_>, a: Assign<'_>) -> Result<f64> {
+    if let Datum::Text(t) | Datum::Bytes(t) = value {
+        let (x, whole) = text_to_f64(t);
+        if a.strict && !whole {
+            let kind = if column.ty == ColumnType::Float { "FLOAT" } else { "DOUBLE" };
+            return Err(errors::incorrect_value(kind, &value.as_string(), &column.name, a.row));
+        }
+        return Ok(x);
+    }
+    Ok(value.number().map_or(0.0, Number::to_f64))
+}
+
+fn into_text(value: Datum<'_>) -> Cow<'_, [u8]> {
+    match value {
+        Datum::Text(t) | Datum::Bytes(t) => t,
+        // Its number, not its bytes.
+        Datum::Bit(n, _) => Cow::Owned(Datum::UInt(n).as_text().into_owned()),
+        other => Cow::Owned(other.as_text().into_owned()),
+    }
+}
+
+/// A text of the column's character set: without strict mode, `?` stands for what is not in it.
+fn valid_text<'t>(column: &Column, text: Cow<'t, [u8]>, a: Assign<'_>) -> Result<Cow<'t, [u8]>> {
+    let text = valid_utf8(column, text, a)?;
+    let charset = column.ty.collation().map_or(Charset::Utf8mb4, Collation::charset);
+    let Some(at) = charset.first_outside(&text) else { return Ok(text) };
+    if a.strict {
+        return Err(errors::incorrect_value("string", &printable(&text[at..]), &column.name, a.row));
+    }
+    Ok(Cow::Owned(charset.replace_outside(&text)))
+}
+
+/// The first bytes of what is wrong with a text.
+fn printable(bytes: &[u8]) -> String {
+    let show =
+        |b: &u8| if b.is_ascii_graphic() || *b == b' ' { char::from(*b).to_string() } else { format!("\\x{b:02X}") };
+    bytes.iter().take(6).map(show).collect()
+}
+
+/// A text up to where it is none.
+fn valid_utf8<'t>(column: &Column, text: Cow<'t, [u8]>, a: Assign<'_>) -> Result<Cow<'t, [u8]>> {
+    let valid = match std::str::from_utf8(&text) {
+        Ok(_) => return Ok(text),
+        Err(e) => e.valid_up_to(),
+    };
+    if a.strict {
+        return Err(errors::incorrect_value("string", &printable(&text[valid..]), &column.name, a.row));
+    }
+    Ok(match text {
+        Cow::Borrowed(text) => Cow::Borrowed(&text[..valid]),
+        Cow::Owned(mut text) => {
+            text.truncate(valid);
+            Cow::Owned(text)
+        }
+    })
+}
+
+/// Cuts to `length` characters; the flag says that more than spaces went.
+fn limit_chars(text: Cow<'_, [u8]>, length: usize) -> (Cow<'_, [u8]>, bool) {
+    if text.len() <= length {
+        return (text, false);
+    }
+    let keep = eval::char_offset(&text, length);
+    let cut = text[keep..].iter().any(|&b| b != b' ');
+    if keep == text.len() {
+        return (text, false);
+    }
+    (Cow::Owned(text[..keep].to_vec()), cut)
+}
+
+fn trim_end(text: Cow<'_, [u8]>) -> Cow<'_, [u8]> {
+    let keep = text.iter().rposition(|&b| b != b' ').map_or(0, |i| i + 1);
+    match text {
+        Cow::Borrowed(b) => Cow::Borrowed(&b[..keep]),
+        Cow::Owned(mut v) => {
+            v.truncate(keep);
+            Cow::Owned(v)
+        }
+    }
+}
+
+/// An assigned value in the form that rows and keys are encoded from.
+pub fn stored<'v>(ty: ColumnType, value: &'v Datum<'_>) -> Value<'v> {
+    match (value, ty) {
+        (Datum::Null, _) => Value::Null,
+        (Datum::Int(n), ColumnType::Timestamp { .. }) => Value::Timestamp(*n),
+        (Datum::Int(n), _) => Value::Int(*n),
+        (Datum::UInt(n), _) => Value::UInt(*n),
+        (Datum::Label(n, _), ColumnType::Label { .. }) => Value::UInt(*n),
+        (Datum::Bit(n, _), _) => Value::UInt(*n),
+        (Datum::Label(_, t), _) => Value::Bytes(t),
+        (Datum::Decimal { unscaled, scale }, _) => Value::Decimal { unscaled: *unscaled, scale: *scale },
+        (Datum::Fine { unscaled, scale, .. }, _) => Value::Decimal { unscaled: *unscaled, scale: *scale },
+        (Datum::Double(x), ColumnType::Float) => Value::Float(*x as f32),
+        (Datum::Double(x), _) => Value::Double(*x),
+        (Datum::Text(t) | Datum::Bytes(t) | Datum::Json(t), _) => Value::Bytes(t),
+        (Datum::Date(d), _) => Value::Date(*d),
+        (Datum::DateTime(d, _), _) => Value::DateTime(*d),
+        (Datum::Time(t, _), _) => Value::Time(*t),
+    }
+}
+
+/// A constant as a bound of an index over a column.
+#[derive(Debug, PartialEq)]
+pub enum KeyValue<'a> {
+    /// Comparing keys is comparing values.
+    Exact(Datum<'a>),
+    /// The column has no such value; this is the greatest one below.
+    Above(Datum<'a>),
+    /// Comparison with NULL is never true.
+    Never,
+    /// Below (or above) every value of the column.
+    BelowAll,
+    AboveAll,
+    /// Compared in another way than keys are ordered: the index is of no use.
+    Unusable,
+}
+
+/// A text of which a comparison with such a column takes a part only, and warns, or takes none and compares texts.
+fn is_cut(ty: ColumnType, value: &Datum<'_>, zone: Zone) -> bool {
+    let Datum::Text(text) = value else { return false };
+    match ty {
+        ColumnType::Decimal { .. } | ColumnType::Double | ColumnType::Float => {
+            !text_to_f64(text).1 && !text.trim_ascii().is_empty()
+        }
+        ColumnType::Date | ColumnType::DateTime { .. } | ColumnType::Timestamp { .. } => {
+            temporal::read_datetime(text, zone).is_none_or(|(_, cut)| cut)
+        }
+        ColumnType::Time { .. } => temporal::read_time(text, zone).is_none_or(|t| t.cut || t.beyond || t.of_date),
+        _ => false,
+    }
+}
+
+/// Converts `value`, which is compared with a column of type `ty`, into a key part without changing the comparison.
+pub fn key_value<'a>(ty: ColumnType, value: Datum<'a>, zone: Zone) -> KeyValue<'a> {
+    if value.is_null() {
+        return KeyValue::Never;
+    }
+    let value = match value {
+        Datum::Label(_, t) if !matches!(ty.stored(), ColumnType::Int { .. }) => Datum::Text(t),
+        other => other,
+    };
+    if matches!(value, Datum::Json(_)) || is_cut(ty, &value, zone) {
+        return KeyValue::Unusable;
+    }
+    match ty {
+        ColumnType::Json => KeyValue::Unusable,
+        ColumnType::Int { bits, unsigned } => int_key(bits, unsigned, &value),
+        ColumnType::Label { bits, is_set, collation, labels: list } => match &value {
+            Datum::Text(t) | Datum::Label(_, t) => match enum_set::find(list, is_set, collation, t) {
+                Some(n) => KeyValue::Exact(Datum::UInt(n)),
+                None => KeyValue::AboveAll,
+            },
+            _ => int_key(bits, true, &value),
+        },
+        ColumnType::Year => int_key(16, true, &value),
+        ColumnType::Bit { length } => int_key(length, true, &value),
+        ColumnType::Decimal { precision, scale, .. } => {
+            let exact = match value.number() {
+                Some(n) => n.to_decimal(),
+                None => None,
+            };
+            let Some((n, s)) = exact else { return KeyValue::Unusable };
+            let limit = decimal::power_of_ten(precision).map_or(i128::MAX, |p| p - 1);
+            let Some(at) = (if s <= scale { decimal::rescale(n, s, scale) } else { floor_scale(n, s - scale) }) else {
+                return if n < 0 { KeyValue::BelowAll } else { KeyValue::AboveAll };
+            };
+            if at.abs() > limit {
+                return if n < 0 { KeyValue::BelowAll } else { KeyValue::AboveAll };
+            }
+            let datum = Datum::Decimal { unscaled: at, scale };
+            if s > scale && decimal::rescale(at, scale, s) != Some(n) {
+                KeyValue::Above(datum)
+            } else {
+                KeyValue::Exact(datum)
+            }
+        }
+        ColumnType::Double => match value.number() {
+            Some(n) if n.to_f64().is_finite() => KeyValue::Exact(Datum::Double(n.to_f64())),
+            _ => KeyValue::Unusable,
+        },
+        ColumnType::Float => match value.number().map(Number::to_f64) {
+            Some(x) if f64::from(x as f32) == x && x.is_finite() => KeyValue::Exact(Datum::Double(x)),
+            _ => KeyValue::Unusable,
+        },
+        ColumnType::Char { .. } | ColumnType::VarChar { .. } | ColumnType::Text { .. } => match value {
+            Datum::Text(t) => KeyValue::Exact(Datum::Text(t)),
+            _ => KeyValue::Unusable,
+        },
+        ColumnType::VarBinary { .. } | ColumnType::Blob { .. } => match value {
+            Datum::Text(t) | Datum::Bytes(t) => KeyValue::Exact(Datum::Bytes(t)),
+            _ => KeyValue::Unusable,
+        },
+        ColumnType::Binary { length } => match value {
+            Datum::Text(t) | Datum::Bytes(t) if t.len() == usize::from(length) => KeyValue::Exact(Datum::Bytes(t)),
+            _ => KeyValue::Unusable,
+        },
+        ColumnType::Date | ColumnType::DateTime { .. } | ColumnType::Timestamp { .. } => moment_key(ty, &value, zone),
+        ColumnType::Time { decimals } => match &value {
+            Datum::Time(..) | Datum::Text(_) => match value.time(zone) {
+                Some(t) if temporal::round_micros(t, decimals) == t => KeyValue::Exact(Datum::Time(t, decimals)),
+                _ => KeyValue::Unusable,
+            },
+            _ => KeyValue::Unusable,
+        },
+    }
+}
+
+fn floor_scale(n: i128, digits: u8) -> Option<i128> {
+    Some(n.div_euclid(decimal::power_of_ten(digits)?))
+}
+
+fn int_key<'a>(bits: u8, unsigned: bool, value: &Datum<'a>) -> KeyValue<'a> {
+    let (floor, exact) = match value.number() {
+        Some(Number::Int(n)) => (i128::from(n), true),
+        Some(Number::UInt(n)) => (i128::from(n), true),
+        Some(Number::Decimal(n, scale)) => {
+            let unit = decimal::power_of_ten(scale).unwrap_or(1);
+            (n.div_euclid(unit), n.rem_euclid(unit) == 0)
+        }
+        // Integers up to 2^53 are compared exactly as doubles.
+        Some(Number::Double(x)) if x.abs() < 9e15 => (x.floor() as i128, x.fract() == 0.0),
+        _ => return KeyValue::Unusable,
+    };
+    if matches!(value, Datum::Date(_) | Datum::DateTime(..) | Datum::Time(..) | Datum::Bytes(_)) {
+        return KeyValue::Unusable;
+    }
+    let (low, high) =
+        if unsigned { (0, (1i128 << bits) - 1) } else { (-(1i128 << (bits - 1)), (1i128 << (bits - 1)) - 1) };
+    if floor < low {
+        return KeyValue::BelowAll;
+    }
+    if floor > high {
+        return KeyValue::AboveAll;
+    }
+    let datum = if unsigned { Datum::UInt(floor as u64) } else { Datum::Int(floor as i64) };
+    if exact { KeyValue::Exact(datum) } else { KeyValue::Above(datum) }
+}
+
+fn moment_key<'a>(ty: ColumnType, value: &Datum<'_>, zone: Zone) -> KeyValue<'a> {
+    let Some(c) = value.civil(zone) else { return KeyValue::Unusable };
+    if matches!(value, Datum::Time(..)) {
+        return KeyValue::Unusable;
+    }
+    match ty {
+        ColumnType::Date => {
+            let datum = Datum::Date(pack_date(c.year, c.month, c.day));
+            if temporal::time_of_day(&c) == 0 { KeyValue::Exact(datum) } else { KeyValue::Above(datum) }
+        }
+        ColumnType::DateTime { decimals } => KeyValue::Exact(Datum::DateTime(pack_datetime(c), decimals)),
+        // What the clocks show twice are two keys, and what they never show is between two.
+        _ => match temporal::civil_to_timestamp(c, zone) {
+            Moment::Once(micros) => KeyValue::Exact(Datum::Int(micros)),
+            Moment::Twice(_) | Moment::Never(_) => KeyValue::Unusable,
+        },
+    }
+}
+
+/// The row with another value in a column.
+pub fn replace(
+    schema: &TableSchema,
+    row: &[u8],
+    column: u16,
+    value: &Datum<'_>,
+) -> std::result::Result<Vec<u8>, ErrorCode> {
+    let layout = schema.layout();
+    let values: Vec<Value<'_>> = (0..schema.columns.len() as u16)
+        .map(|c| if c == column { stored(schema.columns[usize::from(c)].ty, value) } else { layout.value(row, c) })
+        .collect();
+    let mut out = Vec::with_capacity(row.len() + 16);
+    layout.encode(&values, &mut out)?;
+    Ok(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn column(ty: ColumnType) -> Column {
+        Column::new("c", ty)
+    }
+
+    #[test]
+    fn strict_assignments() {
+        let a = Assign { row: 1, table: "t", strict: true, zone: Zone::UTC, env: None };
+        let tiny = column(ColumnType::Int { bits: 8, unsigned: false });
+        assert_eq!(assign(&tiny, Datum::text("-128"), a).unwrap(), Datum::Int(-128));
+        assert_eq!(assign(&tiny, Datum::Int(128), a).unwrap_err().errno, 1264);
+        assert_eq!(assign(&tiny, Datum::text("1x"), a).unwrap_err().errno, 1265);
+        assert_eq!(assign(&tiny, Datum::text("x"), a).unwrap_err().errno, 1366);
+        assert_eq!(assign(&tiny, Datum::Double(1.5), a).unwrap(), Datum::Int(2));
+        let text = column(ColumnType::VarChar { length: 3, collation: Default::default() });
+        assert_eq!(assign(&text, Datum::text("abcd"), a).unwrap_err().errno, 1406);
+        assert_eq!(assign(&text, Datum::text("abc  "), a).unwrap(), Datum::text("abc"));
+        assert_eq!(assign(&text, Datum::Int(12), a).unwrap(), Datum::text("12"));
+        let dec = column(ColumnType::Decimal { precision: 4, scale: 2, unsigned: false });
+        assert_eq!(assign(&dec, Datum::text("12.345"), a).unwrap(), Datum::Decimal { unscaled: 1235, scale: 2 });
+        assert_eq!(assign(&dec, Datum::Int(100), a).unwrap_err().errno, 1264);
+        let date = column(ColumnType::Date);
+        assert_eq!(assign(&date, Datum::text("2023-02-30"), a).unwrap_err().errno, 1292);
+    }
+
+    #[test]
+    fn key_values_keep_the_comparison() {
+        let int = ColumnType::Int { bits: 32, unsigned: false };
+        assert_eq!(key_value(int, Datum::text("12"), Zone::UTC), KeyValue::Exact(Datum::Int(12)));
+        assert_eq!(
+            key_value(int, Datum::Decimal { unscaled: 15, scale: 1 }, Zone::UTC),
+            KeyValue::Above(Datum::Int(1))
+        );
+        assert_eq!(key_value(int, Datum::Int(1 << 40), Zone::UTC), KeyValue::AboveAll);
+        assert_eq!(key_value(int, Datum::Null, Zone::UTC), KeyValue::Never);
+        let text = ColumnType::VarChar { length: 3, collation: Default::default() };
+        assert_eq!(key_value(text, Datum::Int(1), Zone::UTC), KeyValue::Unusable);
+        assert_eq!(
+            key_value(ColumnType::Date, Datum::text("2024-01-02 03:00:00"), Zone::UTC),
+            KeyValue::Above(Datum::Date(pack_date(2024, 1, 2)))
+        );
+    }
+}

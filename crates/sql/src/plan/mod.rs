@@ -1,0 +1,545 @@
+//! Plans: what a statement does, compiled from its syntax tree against one version of the dictionary.
+
+pub mod access;
+pub mod bind;
+mod block;
+pub mod cache;
+pub mod change;
+pub(crate) mod column_name;
+pub mod cost;
+pub mod derived;
+pub mod derived_condition_pushdown;
+mod disjunction;
+pub mod dml;
+mod from;
+mod grouping;
+pub(crate) mod hint;
+mod inner_lock;
+pub mod into;
+mod join;
+mod join_cost;
+mod join_order;
+pub mod json_table;
+mod merge;
+pub(crate) mod needs;
+pub mod outputs;
+pub mod pushed_condition;
+pub mod query;
+pub mod rollup;
+pub(crate) mod rules;
+pub mod scope;
+pub mod select;
+mod semi_join;
+pub mod shape;
+pub(crate) mod text;
+pub mod traits;
+mod union_type;
+pub mod updatable_view;
+pub mod view;
+pub mod window;
+
+use self::{
+    hint::{Hints, Uses},
+    needs::{Names, Needs},
+    rules::functional,
+};
+use crate::{
+    catalog::{Catalog, Table, statistics::Statistics},
+    errors::{self, Result},
+    expr::{Expr, Kind, coercion, env::Env},
+    monitor::status::Counter,
+    parse::{dialect, nesting, token},
+    program::function::Stored,
+    session::authorize,
+    variables::NO_LIMIT,
+};
+use std::{
+    borrow::Cow,
+    cell::{Cell, RefCell},
+    rc::Rc,
+};
+
+use sqlparser::{
+    ast::{self, SetExpr, Statement},
+    dialect::MySqlDialect,
+    parser::Parser,
+};
+
+pub use dml::{Delete, Insert, Update};
+pub use select::Select;
+
+#[derive(Debug)]
+pub enum Plan {
+    Select(Box<Select>),
+    Insert(Box<Insert>),
+    Update(Box<Update>),
+    Delete(Box<Delete>),
+    /// SELECT ... INTO @name, ...
+    Into(Box<into::Into>),
+    /// UPDATE or DELETE of several tables, or with subqueries.
+    Change(Box<change::Locked>),
+}
+
+impl Plan {
+    /// What SHOW STATUS counts it as.
+    pub fn counter(&self) -> Counter {
+        match self {
+            Plan::Select(_) | Plan::Into(_) => Counter::Select,
+            Plan::Insert(p) if matches!(p.on_duplicate, dml::OnDuplicate::Replace) => Counter::Replace,
+            Plan::Insert(_) => Counter::Insert,
+            Plan::Change(p) if p.is_update => Counter::Update,
+            Plan::Update(_) => Counter::Update,
+            Plan::Delete(_) | Plan::Change(_) => Counter::Delete,
+        }
+    }
+    /// The tables it was made for.
+    pub fn tables(&self) -> impl Iterator<Item = &Rc<Table>> {
+        let (written, read): (_, &[Rc<Table>]) = match self {
+            Plan::Select(select) => (None, &select.reads),
+            Plan::Into(into) => (None, &into.query.reads),
+            Plan::Insert(insert) => {
+                let read = match &insert.source {
+                    dml::Source::Select(select) => select.reads.as_slice(),
+                    dml::Source::Values(_) => &[],
+                };
+                (Some(&insert.table), read)
+            }
+            Plan::Update(update) => (Some(&update.table), &[]),
+            Plan::Delete(delete) => (Some(&delete.table), &[]),
+            Plan::Change(change) => (None, &change.query.reads),
+        };
+        written.into_iter().chain(read)
+    }
+}
+
+impl Plan {
+    /// Whether what says which rows are changed calls a function that does more than read.
+    pub fn finds_in_turn(&self) -> bool {
+        let is_in_turn = |stored: &Stored| !stored.is_reading;
+        let is = |e: &Expr| matches!(e, Expr::Stored(stored, _) if is_in_turn(stored));
+        match self {
+            Plan::Update(update) => update.access.has(is) || update.order.iter().any(|key| key.expr.any(is)),
+            Plan::Delete(delete) => delete.access.has(is) || delete.order.iter().any(|key| key.expr.any(is)),
+            // All that it computes is part of the query.
+            Plan::Change(change) => change.query.names.functions.iter().any(is_in_turn),
+            Plan::Select(_) | Plan::Into(_) | Plan::Insert(_) => false,
+        }
+    }
+    /// The tables that it changes.
+    pub fn written(&self) -> impl Iterator<Item = &Rc<Table>> {
+        let (alone, targets): (_, &[change::Target]) = match self {
+            Plan::Select(_) | Plan::Into(_) => (None, &[]),
+            Plan::Insert(insert) => (Some(&insert.table), &[]),
+            Plan::Update(update) => (Some(&update.table), &[]),
+            Plan::Delete(delete) => (Some(&delete.table), &[]),
+            Plan::Change(change) => (None, &change.targets),
+        };
+        let is_changed = |target: &&change::Target| !matches!(target.fate, change::Fate::Stays);
+        alone.into_iter().chain(targets.iter().filter(is_changed).map(|target| &target.table))
+    }
+
+    /// The views that it was made for, and the privileges that it needs.
+    pub fn names(&self) -> &Names {
+        match self {
+            Plan::Select(select) => &select.names,
+            Plan::Into(into) => &into.query.names,
+            Plan::Insert(insert) => &insert.names,
+            Plan::Update(update) => &update.names,
+            Plan::Delete(delete) => &delete.names,
+            Plan::Change(change) => &change.query.names,
+        }
+    }
+    pub(crate) fn names_mut(&mut self) -> &mut Names {
+        match self {
+            Plan::Select(select) => &mut select.names,
+            Plan::Into(into) => &mut into.query.names,
+            Plan::Insert(insert) => &mut insert.names,
+            Plan::Update(update) => &mut update.names,
+            Plan::Delete(delete) => &mut delete.names,
+            Plan::Change(change) => &mut change.query.names,
+        }
+    }
+    /// It locks what it reads to change it.
+    fn locks(&self) -> bool {
+        let Plan::Select(select) = self else { return false };
+        let joined = select.locked.as_ref().is_some_and(|locked| locked.targets.iter().any(|t| t.exclusive));
+        joined || select.lock.is_some_and(|lock| lock.exclusive)
+    }
+    /// What it was made for is what it was.
+    pub fn is_of(&self, catalog: &Catalog) -> bool {
+        let names = self.names();
+        self.tables().all(|t| catalog.has(t))
+            && names.views.iter().all(|v| catalog.has_view(v))
+            && names.functions.iter().all(|stored| catalog.has_routine(&stored.routine))
+    }
+}
+
+impl Plan {
+    /// The block that finds its rows, where it has one.
+    pub fn reading(&self) -> Option<&Select> {
+        match self {
+            Plan::Select(select) => Some(select),
+            Plan::Into(into) => Some(&into.query),
+            Plan::Change(change) => Some(&change.query),
+            Plan::Insert(insert) => match &insert.source {
+                dml::Source::Select(select) => Some(select),
+                dml::Source::Values(_) => None,
+            },
+            Plan::Update(_) | Plan::Delete(_) => None,
+        }
+    }
+
+    /// It reads several tables: in which order is for their sizes to say.
+    pub fn is_weighed(&self) -> bool {
+        self.reading().is_some_and(|select| select.reads.len() > 1)
+    }
+
+    /// It joins tables as a whole, and one of them is so large that planning it each time for its own values costs little beside running it.
+    pub fn is_large(&self, statistics: &Statistics) -> bool {
+        const ROWS_MIN: f64 = 20_000.0;
+        let is_large = |table: &Rc<Table>| statistics.of(table).is_some_and(|known| known.rows >= ROWS_MIN);
+        self.is_weighed() && !self.is_by_key() && self.tables().any(is_large)
+    }
+
+    /// It is more than a read.
+    pub fn changes_or_locks(&self) -> bool {
+        match self {
+            Plan::Select(select) => select.lock.is_some() || select.locked.is_some(),
+            Plan::Into(into) => into.query.lock.is_some() || into.query.locked.is_some(),
+            _ => true,
+        }
+    }
+
+    /// It stays as good as it is however large its tables grow: all is reached by keys.
+    pub fn is_by_key(&self) -> bool {
+        matches!(self, Plan::Select(select) if select.join.as_ref().is_some_and(|join| join.is_by_key))
+    }
+}
+
+/// What planning needs to know.
+pub struct Planner<'a> {
+    pub catalog: &'a Catalog,
+    pub env: &'a Env,
+    /// The statement, for the names of columns without an alias.
+    pub text: &'a str,
+    pub param_kinds: Vec<Kind>,
+    /// Placeholders stand for literals of the text; where one decides the shape of the plan it cannot be cached.
+    pub from_digest: bool,
+    /// The query blocks under construction.
+    pub frames: scope::Frames,
+    /// Common table expressions in view.
+    pub common: RefCell<Vec<derived::Common>>,
+    /// Of the next block only whether it has rows is asked.
+    pub shapeless: Cell<bool>,
+    /// Parameters or variables decide the types of a block's columns, or what can be looked up by keys.
+    pub typed: Cell<bool>,
+    /// Literals decide whether an index can be used.
+    pub waits_for_literals: Cell<bool>,
+    pub views: view::Views,
+    /// Privileges that what was planned so far needs.
+    pub needs: RefCell<needs::Noted>,
+    /// Stored functions that are called.
+    pub functions: RefCell<Vec<Stored>>,
+    pub inner_locks: inner_lock::InnerLocks,
+    pub(crate) merges: merge::Merges,
+    pub(crate) inward: derived_condition_pushdown::Inward,
+    pub hints: Option<Hints>,
+}
+
+/// Why a digest cannot be planned: the statement's own text must be.
+#[derive(Debug)]
+pub enum Unplanned {
+    Structural,
+    Error(crate::wire::SqlError),
+}
+
+impl From<crate::wire::SqlError> for Unplanned {
+    fn from(e: crate::wire::SqlError) -> Unplanned {
+        Unplanned::Error(e)
+    }
+}
+
+/// Deepest nesting that the parser follows.
+const PARSER_DEPTH: usize = 100;
+
+/// `LOCK IN SHARE MODE` at the end of a normal form, which the parser does not know, as `FOR SHARE`. A string literal cannot be
+/// meant: it would end in its quote.
+fn for_share(text: &str) -> Cow<'_, str> {
+    let mut words = text.rsplitn(5, ' ');
+    let tail = ["mode", "share", "in", "lock"];
+    let matches = tail.iter().all(|want| words.next().is_some_and(|word| word.eq_ignore_ascii_case(want)));
+    match words.next() {
+        Some(head) if matches => Cow::Owned(format!("{head} FOR SHARE")),
+        _ => Cow::Borrowed(text),
+    }
+}
+
+/// `a MOD b`, which the parser does not know, as `a % b`. MOD is a reserved word: outside of quotes, without a parenthesis
+/// behind it, it is the operator.
+fn modulo(text: Cow<'_, str>) -> Cow<'_, str> {
+    let bytes = text.as_bytes();
+    let mut quote = None;
+    let mut found = Vec::new();
+    let mut at = 0;
+    while let Some(&b) = bytes.get(at) {
+        match (b, quote) {
+            (b'\\', Some(b'\'' | b'"')) => at += 1,
+            (b, Some(q)) if b == q => quote = None,
+            (b'\'' | b'"' | b'`', None) => quote = Some(b),
+            (b' ', None)
+                if bytes.get(at + 1..at + 5).is_some_and(|w| w.eq_ignore_ascii_case(b"mod "))
+                    && bytes.get(at + 5) != Some(&b'(') =>
+            {
+                found.push(at + 1);
+            }
+            _ => {}
+        }
+        at += 1;
+    }
+    if found.is_empty() {
+        return text;
+    }
+    let mut out = text.into_owned();
+    for at in found.into_iter().rev() {
+        out.replace_range(at..at + 3, "%");
+    }
+    Cow::Owned(out)
+}
+
+/// `UPDATE a, b SET`, which the parser does not know, as a CROSS JOIN; not beside NATURAL and USING, for which a comma is more.
+fn listed(text: Cow<'_, str>) -> Cow<'_, str> {
+    if !text.get(..7).is_some_and(|t| t.eq_ignore_ascii_case("update ")) {
+        return text;
+    }
+    let bytes = text.as_bytes();
+    let (mut commas, mut depth, mut at) = (Vec::new(), 0usize, 7);
+    while let Some(&b) = bytes.get(at) {
+        let begin = at;
+        at += 1;
+        match b {
+            b'\'' | b'"' | b'`' => at = token::behind_quoted(bytes, begin),
+            b'(' => depth += 1,
+            b')' => depth = depth.saturating_sub(1),
+            b',' if depth == 0 => commas.push(begin),
+            b if token::is_word(b) => {
+                while bytes.get(at).is_some_and(|b| token::is_word(*b)) {
+                    at += 1;
+                }
+                let is = |word: &str| word.eq_ignore_ascii_case(&text[begin..at]);
+                if depth == 0 && is("set") {
+                    break;
+                }
+                if is("natural") || is("using") {
+                    return text;
+                }
+            }
+            _ => {}
+        }
+    }
+    if commas.is_empty() {
+        return text;
+    }
+    let mut out = text.into_owned();
+    for at in commas.into_iter().rev() {
+        out.replace_range(at..at + 1, " CROSS JOIN ");
+    }
+    Cow::Owned(out)
+}
+
+/// A text as the parser gets it.
+pub fn prepared(text: &str) -> Cow<'_, str> {
+    into::tables(listed(modulo(for_share(text))))
+}
+
+/// Parses one query or row-changing statement.
+pub fn parse(text: &str) -> Result<Statement> {
+    nesting::check(text)?;
+    let prepared = prepared(text);
+    let dialect = dialect::ApusDialect(MySqlDialect {});
+    let statements = Parser::new(&dialect)
+        .with_recursion_limit(PARSER_DEPTH)
+        .try_with_sql(&prepared)
+        .and_then(|mut p| p.parse_statements())
+        .map_err(|e| errors::syntax_message(&e.to_string()))?;
+    match <[Statement; 1]>::try_from(statements) {
+        Ok([one]) => Ok(one),
+        Err(_) => Err(errors::syntax(text)),
+    }
+}
+
+/// A statement whose outermost SELECT names no limit, with this one.
+pub fn limited(mut statement: Statement, limit: u64) -> Statement {
+    if limit == NO_LIMIT {
+        return statement;
+    }
+    let Statement::Query(outermost) = &mut statement else { return statement };
+    let mut query = &mut **outermost;
+    while query.limit_clause.is_none() && query.order_by.is_none() && matches!(&*query.body, SetExpr::Query(_)) {
+        let SetExpr::Query(inner) = &mut *query.body else { break };
+        query = inner;
+    }
+    query.limit_clause.get_or_insert_with(|| {
+        let number = ast::Value::Number(limit.to_string(), false).into();
+        ast::LimitClause::LimitOffset { limit: Some(ast::Expr::Value(number)), offset: None, limit_by: Vec::new() }
+    });
+    statement
+}
+
+impl<'a> Planner<'a> {
+    pub fn new(catalog: &'a Catalog, env: &'a Env, text: &'a str, param_kinds: Vec<Kind>) -> Planner<'a> {
+        coercion::connect(&env.variables);
+        let (frames, common, shapeless, typed, views) = Default::default();
+        let (from_digest, waits_for_literals, needs, functions, inner_locks, merges, inward, hints) =
+            Default::default();
+        Planner {
+            catalog,
+            env,
+            text,
+            param_kinds,
+            from_digest,
+            frames,
+            common,
+            shapeless,
+            typed,
+            waits_for_literals,
+            views,
+            needs,
+            functions,
+            inner_locks,
+            merges,
+            inward,
+            hints,
+        }
+    }
+    /// The path to rows of a table; see [`access::choose`].
+    fn choose(&self, table: &Table, condition: Option<Expr>, order: &[u16], uses: Option<&Uses>) -> access::Access {
+        let mut access = access::choose(table, condition, order, &self.param_kinds, uses);
+        let known = self.catalog.statistics.of(table);
+        access.part = known.map(|known| access.rest.as_ref().map_or(1.0, |e| cost::part(e, &known, None)));
+        self.wait_for_literals(access.waits_for_literals);
+        self.wait_for_kinds(access.waits_for_kinds);
+        access
+    }
+    /// A plan is good for parameters of some kinds only.
+    fn wait_for_kinds(&self, waits: bool) {
+        self.wait_for_literals(waits);
+        self.typed.set(self.typed.get() || waits);
+    }
+    fn wait_for_literals(&self, waits: bool) {
+        self.waits_for_literals.set(self.waits_for_literals.get() || waits);
+    }
+    /// The columns that rows are ordered by, where all are, and in one direction; an expression may be kept in a column.
+    fn ordering(&self, table: &Table, order: &[select::OrderKey]) -> Option<Vec<u16>> {
+        let one = |key: &select::OrderKey| {
+            let (column, waits) = functional::column(table, &key.expr);
+            self.wait_for_literals(waits);
+            column.filter(|_| key.descending == order[0].descending).map(|c| c.slot)
+        };
+        order.iter().map(one).collect()
+    }
+    /// The statement assigns variables in expressions.
+    fn assigns(&self) -> bool {
+        self.text.contains(":=")
+    }
+    fn is_outermost(&self) -> bool {
+        self.frames.depth() == 1
+    }
+}
+
+impl Planner<'_> {
+    pub fn plan(&self, statement: &Statement) -> std::result::Result<Plan, Unplanned> {
+        let mut plan = self.plan_of(statement).map_err(|e| match e {
+            Unplanned::Error(e) => {
+                Unplanned::Error(authorize::denied_before(self.env, &self.needs.take().list).unwrap_or(e))
+            }
+            structural => structural,
+        })?;
+        if self.from_digest && self.waits_for_literals.get() {
+            return Err(Unplanned::Structural);
+        }
+        self.refuse_inner_locks()?;
+        let views = self.views.used.take().iter().map(|view| view.table.clone()).collect();
+        let needs = Needs::new(self.needs.take().list, plan.locks());
+        let functions = self.functions.take();
+        let hints = self.hints.as_ref().map(|hints| Box::new(hints.told()));
+        *plan.names_mut() = Names { views, functions, needs, is_typed: self.typed.get(), hints, traits: 0 };
+        plan.names_mut().traits = traits::of(&plan);
+        Ok(plan)
+    }
+
+    fn plan_of(&self, statement: &Statement) -> std::result::Result<Plan, Unplanned> {
+        match statement {
+            Statement::Query(query) => Ok(Plan::Select(Box::new(self.merging(query)?))),
+            Statement::Insert(insert) => Ok(Plan::Insert(Box::new(self.insert(insert)?))),
+            Statement::Update(update) => self.update_or_change(update),
+            Statement::Delete(delete) => self.delete_or_change(delete),
+            other => Err(errors::not_supported(&other.to_string().chars().take(40).collect::<String>()).into()),
+        }
+    }
+
+    fn update_or_change(&self, update: &ast::Update) -> std::result::Result<Plan, Unplanned> {
+        let from = std::slice::from_ref(&update.table);
+        let is_joined = change::is_joined(from, self.text);
+        let through = if is_joined { None } else { self.through(from)? };
+        if is_joined || through.is_none() && self.names_view(from)? {
+            return Ok(Plan::Change(Box::new(self.joined_update(update)?)));
+        }
+        Ok(Plan::Update(Box::new(self.update(update, through)?)))
+    }
+
+    fn delete_or_change(&self, delete: &ast::Delete) -> std::result::Result<Plan, Unplanned> {
+        let from = from_of(delete);
+        let is_joined = !delete.tables.is_empty() || delete.using.is_some() || change::is_joined(from, self.text);
+        let through = if is_joined { None } else { self.through(from)? };
+        if is_joined || through.is_none() && self.names_view(from)? {
+            return Ok(Plan::Change(Box::new(self.joined_delete(delete)?)));
+        }
+        Ok(Plan::Delete(Box::new(self.delete(delete, through)?)))
+    }
+
+    /// Database and table of a name.
+    pub fn resolve(&self, name: &ast::ObjectName) -> Result<Rc<Table>> {
+        let (database, table) = self.split_name(name)?;
+        let found = self.catalog.table(&database, &table);
+        found.map_err(|e| match self.views.definer() {
+            None => authorize::unseen(self.env, &database, &table, self.text).unwrap_or(e),
+            Some(_) => e,
+        })
+    }
+
+    pub fn split_name(&self, name: &ast::ObjectName) -> Result<(String, String)> {
+        let parts: Vec<&str> = name.0.iter().filter_map(|p| p.as_ident()).map(|i| i.value.as_str()).collect();
+        match parts.as_slice() {
+            [table] => {
+                let database = self.views.database().or_else(|| self.env.database.clone());
+                Ok((database.ok_or_else(errors::no_database)?, (*table).to_owned()))
+            }
+            [database, table] => Ok(((*database).to_owned(), (*table).to_owned())),
+            _ => Err(errors::syntax(&name.to_string())),
+        }
+    }
+
+    /// The one table of a FROM clause and its name in the statement.
+    pub fn single_table(&self, from: &[ast::TableWithJoins]) -> Result<(Rc<Table>, String)> {
+        let [one] = from else { return Err(errors::not_supported("joins")) };
+        if !one.joins.is_empty() {
+            return Err(errors::not_supported("joins"));
+        }
+        match &one.relation {
+            ast::TableFactor::Table { name, alias, args: None, partitions, sample: None, .. }
+                if partitions.is_empty() =>
+            {
+                let table = self.resolve(name)?;
+                let shown = alias.as_ref().map_or_else(|| table.schema.name.clone(), |a| a.name.value.clone());
+                Ok((table, shown))
+            }
+            ast::TableFactor::Derived { .. } => Err(errors::not_supported("derived tables")),
+            _ => Err(errors::not_supported("this form of FROM")),
+        }
+    }
+}
+
+fn from_of(delete: &ast::Delete) -> &[ast::TableWithJoins] {
+    let (ast::FromTable::WithFromKeyword(from) | ast::FromTable::WithoutKeyword(from)) = &delete.from;
+    from
+}

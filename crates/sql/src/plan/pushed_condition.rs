@@ -1,0 +1,227 @@
+//! Conditions that data nodes ask while they scan, so that rows nobody wants do not cross the network ([`apus_types::filter`]; NDB's pushed conditions).
+//!
+//! Of the conditions that a path leaves over those become tests that compare one column with constants, or two columns of one type. Constants are made keys as for a path, so
+//! a test says what the bounds of an index on its column would. Rows that come are asked all conditions once more, unless the tests say exactly what is left ([`Pushed::says_all`]):
+//! then the condition is decided, and aggregates may be computed beside the data as well.
+//!
+//! MySQL asks conditions in the order in which they stand, and one that is not true spares those behind it. So a condition is pushed only if none before it can give a warning or an error; those
+//! behind it are asked of the rows that come, as ever. A constant that makes no key (text beside a number) is found when the statement runs, and ends the list there.
+
+use apus_types::{filter, schema::TableSchema};
+
+use super::access::{BoundPath, Interval, Limit, alternatives_of, bind_range, bind_union};
+use crate::{
+    errors::Result,
+    expr::{CompareOp, Context, Expr},
+    value::datum::Datum,
+};
+
+/// One test; columns are those of the table.
+#[derive(Debug, Clone)]
+pub enum Test {
+    Ranges { column: u16, alternatives: Vec<Interval>, negated: bool },
+    IsNull { column: u16, negated: bool },
+    Columns { left: u16, op: CompareOp, right: u16 },
+}
+
+/// Tests of rows, in the order of their conditions.
+#[derive(Debug, Clone, Default)]
+pub struct Pushed {
+    tests: Vec<Test>,
+    /// Whoever passes them satisfies all that the path leaves over.
+    pub says_all: bool,
+}
+
+impl Pushed {
+    /// Of the conditions that a scan leaves over.
+    pub fn of<'e>(schema: &TableSchema, conditions: impl Iterator<Item = &'e Expr>) -> Pushed {
+        let mut pushed = Pushed { tests: Vec::new(), says_all: true };
+        for condition in conditions {
+            match test_of(schema, condition).filter(|_| pushed.tests.len() < filter::TESTS_MAX) {
+                Some(test) => {
+                    pushed.says_all &= test.is_exact(schema);
+                    pushed.tests.push(test);
+                }
+                None => {
+                    pushed.says_all = false;
+                    if !is_quiet(condition) {
+                        break;
+                    }
+                }
+            }
+        }
+        pushed
+    }
+
+    /// With one more: a column has one of these values.
+    pub fn and_values<'v>(&self, column: u16, values: impl Iterator<Item = &'v Datum<'static>>) -> Pushed {
+        let limit = |value: &Datum<'static>| Some((Expr::Const(value.clone()), true));
+        let alternatives = values.map(|value| Interval { low: limit(value), high: limit(value) }).collect();
+        let mut more = self.clone();
+        more.tests.push(Test::Ranges { column, alternatives, negated: false });
+        more
+    }
+
+    pub fn tests(&self) -> &[Test] {
+        &self.tests
+    }
+
+    pub fn has_tests(&self) -> bool {
+        !self.tests.is_empty()
+    }
+
+    /// Writes the filter of a path that is bound: `bound.filter`, and whether it decides; a test that nothing can pass makes the path empty.
+    ///
+    /// # Errors
+    /// What the constants end in.
+    pub fn bind(&self, schema: &TableSchema, cx: &Context<'_>, bound: &mut BoundPath) -> Result<()> {
+        if self.tests.is_empty() || bound.empty {
+            return Ok(());
+        }
+        let mut one = bound.aside.take().unwrap_or_default();
+        bound.decides = self.says_all && bound.exact;
+        let mut ranges_left = filter::RANGES_MAX;
+        for test in &self.tests {
+            let before = bound.filter.len();
+            let is_pushed = test.bind(schema, cx, &mut one, &mut ranges_left, &mut bound.filter)?;
+            if !is_pushed || bound.filter.len() > filter::FILTER_BYTES_MAX {
+                bound.filter.truncate(before);
+                bound.decides = false;
+                break;
+            }
+            if one.empty {
+                bound.empty = true;
+                break;
+            }
+        }
+        bound.aside = Some(one);
+        Ok(())
+    }
+}
+
+impl Test {
+    /// It passes no row of which the condition is not true. A text may have no key, and NULL may be among what is negated.
+    fn is_exact(&self, schema: &TableSchema) -> bool {
+        match self {
+            Test::Ranges { column, negated, .. } => {
+                !negated && schema.columns[usize::from(*column)].ty.fixed_bytes().is_some()
+            }
+            Test::IsNull { .. } | Test::Columns { .. } => true,
+        }
+    }
+
+    /// Appends the test to a filter; false where a constant makes no key, or there are too many.
+    fn bind(
+        &self,
+        schema: &TableSchema,
+        cx: &Context<'_>,
+        one: &mut BoundPath,
+        ranges_left: &mut usize,
+        out: &mut Vec<u8>,
+    ) -> Result<bool> {
+        one.clear();
+        let (column, alternatives, negated) = match *self {
+            Test::Columns { left, op, right } => {
+                filter::push_columns(out, left, filter::orders(|order| op.holds(order)), right);
+                return Ok(true);
+            }
+            Test::IsNull { column, negated } => {
+                let marked = if negated { (Some(&[1][..]), None) } else { (None, Some(&[1][..])) };
+                filter::push_ranges(out, column, std::iter::once(marked));
+                return Ok(true);
+            }
+            Test::Ranges { column, ref alternatives, negated } => (column, alternatives, negated),
+        };
+        match alternatives.as_slice() {
+            [Interval { low, high }] => bind_range(schema, &[column], &[], (low, high, None), cx, one)?,
+            _ => bind_union(schema, &[column], alternatives, cx, one)?,
+        }
+        // What is negated has a range more at most.
+        let count = one.ranges.len().max(1) + usize::from(negated);
+        match ranges_left.checked_sub(count).filter(|_| !one.fallback) {
+            Some(left) => *ranges_left = left,
+            None => return Ok(false),
+        }
+        let whole = [one.limits()];
+        let ranges = one.ranges.iter().map(|(low, high)| (low.as_deref(), high.as_deref()));
+        let is_empty = match (alternatives.len(), negated) {
+            (1, false) => {
+                filter::push_ranges(out, column, whole.into_iter());
+                one.empty
+            }
+            (_, false) => {
+                filter::push_ranges(out, column, ranges);
+                one.empty
+            }
+            (1, true) => push_others(schema, column, whole.into_iter().filter(|_| !one.empty), out),
+            (_, true) => push_others(schema, column, ranges, out),
+        };
+        one.empty = is_empty;
+        Ok(true)
+    }
+}
+
+/// Appends a test for all values but NULL that are in none of the ranges; true where there are none.
+fn push_others<'r>(
+    schema: &TableSchema,
+    column: u16,
+    ranges: impl Iterator<Item = filter::KeyRange<'r>>,
+    out: &mut Vec<u8>,
+) -> bool {
+    let mut others = Vec::new();
+    let mut from = Some(schema.columns[usize::from(column)].nullable.then_some(&[1][..]));
+    for (low, high) in ranges {
+        if let Some(start) = from.filter(|start| low > *start) {
+            others.push((start, low));
+        }
+        from = high.map(Some);
+    }
+    others.extend(from.map(|start| (start, None)));
+    filter::push_ranges(out, column, others.iter().copied());
+    others.is_empty()
+}
+
+fn test_of(schema: &TableSchema, condition: &Expr) -> Option<Test> {
+    let positive = match condition {
+        Expr::Compare(op, a, b, _) if let (Expr::Column(left), Expr::Column(right)) = (&**a, &**b) => {
+            let (are_comparable, op) = (filter::are_comparable(left.ty, right.ty), *op);
+            return are_comparable.then_some(Test::Columns { left: left.slot, op, right: right.slot });
+        }
+        Expr::IsNull { expr, negated } => {
+            let Expr::Column(c) = &**expr else { return None };
+            let definition = schema.columns.get(usize::from(c.slot))?;
+            let may = definition.nullable && filter::is_testable(definition.ty);
+            return may.then_some(Test::IsNull { column: c.slot, negated: *negated });
+        }
+        Expr::Compare(CompareOp::NotEq, a, b, collation) => {
+            Some(Expr::Compare(CompareOp::Eq, a.clone(), b.clone(), *collation))
+        }
+        Expr::In { negated: true, expr, list, collation } => {
+            Some(Expr::In { negated: false, expr: expr.clone(), list: list.clone(), collation: *collation })
+        }
+        Expr::Between { negated: true, expr, low, high, collation } => {
+            let (expr, low, high) = (expr.clone(), low.clone(), high.clone());
+            Some(Expr::Between { negated: false, expr, low, high, collation: *collation })
+        }
+        _ => None,
+    };
+    let (column, alternatives) = alternatives_of(schema, positive.as_ref().unwrap_or(condition))?;
+    let is_given = |limit: &Limit| !limit.as_ref().is_some_and(|(e, _)| e.any(|e| matches!(e, Expr::Outer(_))));
+    let may = filter::is_testable(schema.columns.get(usize::from(column))?.ty)
+        && alternatives.len() < filter::RANGES_MAX
+        && alternatives.iter().all(|a| is_given(&a.low) && is_given(&a.high));
+    may.then_some(Test::Ranges { column, alternatives, negated: positive.is_some() })
+}
+
+/// No row makes it warn or fail.
+fn is_quiet(condition: &Expr) -> bool {
+    match condition {
+        Expr::IsNull { expr, .. } => matches!(**expr, Expr::Column(_)),
+        Expr::Like { expr, pattern, .. } => {
+            matches!(&**expr, Expr::Column(c) if c.ty.is_text()) && matches!(**pattern, Expr::Const(_) | Expr::Param(_))
+        }
+        Expr::Not(e) => is_quiet(e),
+        Expr::And(list) | Expr::Or(list) => list.iter().all(is_quiet),
+        _ => false,
+    }
+}

@@ -1,0 +1,574 @@
+//! A session: its transaction, variables, warnings, prepared statements and reusable buffers.
+
+pub(crate) mod account_limits;
+pub(crate) mod account_store;
+pub(crate) mod authorize;
+pub(crate) mod characteristics;
+pub mod engine;
+pub mod locked_rows;
+pub(crate) mod parameters;
+pub mod serializable_reads;
+pub(crate) mod system_rows;
+pub(crate) mod tracking;
+pub mod user_lock;
+
+use std::{collections::BTreeMap, rc::Rc};
+
+use apus_client::{ClientError, KeyList, OpBatch, PartialAggregate, Results, Rows, Snapshot, Transaction};
+use apus_types::{Epoch, TableId};
+
+use self::{account_limits::Watch, locked_rows::OwnRows, serializable_reads::Reads, user_lock::Held};
+use crate::{
+    catalog::Catalog,
+    errors::{self, Result, WARNINGS_MAX, cut},
+    expr::env::{Env, OfStatement, Told},
+    monitor::digests::Place,
+    parse::digest::{Digest, Syntax},
+    plan::{Plan, access::BoundPath, hint::Hinted},
+    program::{
+        routine::{Kind, Routine, code::Item, failures},
+        trigger::{self, Trigger},
+    },
+    server::Output,
+    spill::byte_strings::{Pairs, StringSet, Strings},
+    value::datum::Datum,
+    variables::Isolation,
+    wire::{
+        SqlError,
+        characters::{Spoken, SpokenCollation},
+    },
+};
+
+/// The level of what ended a statement, or would have.
+pub const ERROR: &str = "Error";
+
+#[derive(Clone, PartialEq, Debug)]
+pub struct Warning {
+    /// `Note`, `Warning` or [`ERROR`].
+    pub level: &'static str,
+    pub code: u16,
+    pub state: [u8; 5],
+    pub message: String,
+    /// SIGNAL made it: what else it told.
+    pub signalled: Option<Rc<Items>>,
+}
+
+/// Items of a condition, with their texts.
+pub type Items = Vec<(Item, String)>;
+
+/// An error that SIGNAL made.
+pub struct Signalled {
+    pub error: SqlError,
+    pub items: Rc<Items>,
+    /// RESIGNAL made it: what was told before stays.
+    pub again: bool,
+}
+
+impl Warning {
+    /// As the error that it would be.
+    pub fn error(&self) -> SqlError {
+        SqlError::new(self.code, &self.state, self.message.clone())
+    }
+}
+
+/// Warnings of rows that are sent many at a time, brought into the order of the rows.
+#[derive(Default)]
+pub struct Warned {
+    /// The row, and the order within it.
+    list: Vec<((usize, u8), SqlError)>,
+    /// As many more are kept.
+    room: usize,
+    left_out: u64,
+}
+
+impl Warned {
+    pub fn clear(&mut self) {
+        self.list.clear();
+        self.left_out = 0;
+        self.begin_phase();
+    }
+    /// What is pushed from now on comes in the order of its rows: the first [`WARNINGS_MAX`] of it are those that may be shown.
+    pub fn begin_phase(&mut self) {
+        self.room = WARNINGS_MAX;
+    }
+    pub fn push(&mut self, place: (usize, u8), e: SqlError) {
+        match self.room.checked_sub(1) {
+            Some(room) => {
+                self.room = room;
+                self.list.push((place, e));
+            }
+            None => self.left_out += 1,
+        }
+    }
+    /// Hands all to the session.
+    pub fn tell(&mut self, session: &mut Session) {
+        self.list.sort_by_key(|(place, _)| *place);
+        self.list.drain(..).for_each(|(_, e)| session.warn_error(&e));
+        session.unlisted_warnings += std::mem::take(&mut self.left_out);
+    }
+}
+
+/// Buffers of a statement's execution; they keep their memory.
+#[derive(Default)]
+pub struct Scratch {
+    pub digest: Digest,
+    pub values: Vec<Datum<'static>>,
+    pub ops: OpBatch,
+    pub results: Results,
+    pub rows: Rows,
+    pub keys: KeyList,
+    pub bound: BoundPath,
+    pub program: Vec<u8>,
+    pub row: Vec<u8>,
+    pub key: Vec<u8>,
+    pub sink: SinkBuffers,
+    pub partials: Vec<PartialAggregate>,
+    pub aggregates: Vec<Datum<'static>>,
+    /// Primary keys of rows to lock, by their sort keys.
+    pub candidates: Pairs,
+    /// Locked rows by their primary keys.
+    pub locked: Pairs,
+    /// Primary keys of rows that a LIMIT has counted.
+    pub done: StringSet,
+    /// New rows of INSERT and UPDATE.
+    pub images: Strings,
+    /// Values of the row that is made.
+    pub cells: Vec<Datum<'static>>,
+    /// For each row of an INSERT its value of AUTO_INCREMENT, if it was generated; else 0.
+    pub generated: Vec<u64>,
+    /// For each row of an INSERT its number in the statement.
+    pub row_numbers: Vec<usize>,
+    /// What strict mode would have refused of the row that is made.
+    pub refused: Vec<SqlError>,
+    /// What is to be warned of the rows of an INSERT.
+    pub warned: Warned,
+    /// Keys of the rows of a batch.
+    pub batch_keys: StringSet,
+    pub info: String,
+}
+
+pub struct Prepared {
+    pub sql: Vec<u8>,
+    /// By which `sql` is read, whatever the session's is now.
+    pub syntax: Syntax,
+    pub parameters: usize,
+    /// By which it is counted.
+    pub digest: Option<Place>,
+    /// Where hints stand in `sql`.
+    pub hints: Vec<usize>,
+    pub plan: Option<KeptPlan>,
+    /// Parameters decide the types of result columns: planned at each execution.
+    pub typed_by_params: bool,
+}
+
+/// A statement's plan, good while the dictionary has this version, or its tables are the same, and the rest is.
+#[derive(Debug)]
+pub struct KeptPlan {
+    pub version: u64,
+    pub database: Option<String>,
+    pub select_limit: u64,
+    /// Of its literals and parameters.
+    spoken: (Spoken, SpokenCollation),
+    pub plan: Rc<Plan>,
+}
+
+impl KeptPlan {
+    pub fn new(plan: Plan, catalog: &Catalog, env: &Env) -> KeptPlan {
+        let (database, select_limit) = (env.database.clone(), env.variables.select_limit);
+        KeptPlan { version: catalog.version, database, select_limit, spoken: spoken(env), plan: Rc::new(plan) }
+    }
+    pub fn is_of(&self, catalog: &Catalog, env: &Env) -> bool {
+        (self.version == catalog.version || self.plan.is_of(catalog))
+            && self.database == env.database
+            && self.select_limit == env.variables.select_limit
+            && self.spoken == spoken(env)
+    }
+}
+
+fn spoken(env: &Env) -> (Spoken, SpokenCollation) {
+    env.variables.spoken()
+}
+
+pub struct Session {
+    pub env: Env,
+    pub transaction: Option<Transaction>,
+    /// BEGIN was given.
+    pub explicit: bool,
+    /// Of the open transaction, from its beginning on.
+    pub read_only: Option<bool>,
+    /// LOCK TABLES ... READ began the open transaction.
+    pub locks_tables: bool,
+    /// The normal form by which the statement under way is counted.
+    pub digest: Option<Place>,
+    /// The key of that form.
+    pub form: u64,
+    pub is_failed: bool,
+    /// How the plans read that the statement has run.
+    pub traits: u8,
+    /// The statement under way has hints.
+    pub hinted: Option<Box<Hinted>>,
+    /// A statement with hints was prepared.
+    pub has_hinted: bool,
+    /// Of the open transaction, from its first statement on.
+    pub isolation: Option<Isolation>,
+    /// SET TRANSACTION without a scope: of the next transaction.
+    pub next_isolation: Option<Isolation>,
+    pub next_read_only: Option<bool>,
+    /// Taken by the first plain SELECT of a REPEATABLE READ transaction.
+    pub snapshot: Option<Snapshot>,
+    /// What a SERIALIZABLE transaction has read.
+    pub reads: Rc<Reads>,
+    /// The tables that there were when the snapshot was taken.
+    pub tables_known: Option<Rc<Catalog>>,
+    /// Tables that the transaction wrote: their reads must see it.
+    pub wrote: Vec<TableId>,
+    /// What it has locked, and changes that are not sent yet.
+    pub own: OwnRows,
+    /// Number of the last statement (or step of one) of the transaction.
+    pub savepoint: u32,
+    pub named: Vec<(String, u32)>,
+    pub warnings: Vec<Warning>,
+    /// Warnings of the statement beyond [`WARNINGS_MAX`], which are counted only.
+    pub unlisted_warnings: u64,
+    /// The warnings are those of the command under way, not of one before.
+    pub has_own_warnings: bool,
+    pub prepared: BTreeMap<u32, Prepared>,
+    /// Of PREPARE, by their lower case names; at most [`crate::dispatch::prepare::NAMED_MAX`].
+    pub named_statements: BTreeMap<String, u32>,
+    pub next_statement: u32,
+    pub multi_statements: bool,
+    /// Affected rows of UPDATE are the matched ones.
+    pub found_rows: bool,
+    /// `None`: nobody looks at its statements.
+    pub watch: Option<Box<Watch>>,
+    pub info: crate::server::ConnectionInfo,
+    pub compression: crate::wire::compressed::Compression,
+    pub changes: self::tracking::Changes,
+    /// Taken out while a statement uses it; in a box, because it is moved there and back with each.
+    pub scratch: Option<Box<Scratch>>,
+    /// For SHOW STATUS.
+    pub counts: crate::monitor::status::Counts,
+    /// User locks.
+    pub held: Held,
+    /// Routines and triggers under way, the innermost last.
+    pub calls: Vec<Called>,
+    /// Statements that run something within them: triggers, functions.
+    pub within: u32,
+    /// What the statements around change, or also read: nothing within may change it.
+    pub in_use: Vec<TableId>,
+    /// What the statements around change row after row: no function may read it.
+    pub in_change: Vec<TableId>,
+    /// The statement calls functions: its transaction ends with it, and what they have done began behind this number.
+    pub calls_own: bool,
+    pub calls_from: Option<u32>,
+    /// The statement is a SERIALIZABLE transaction of its own.
+    pub is_own_transaction: bool,
+    /// What ended the transaction of the statement around from within.
+    pub lost_within: Option<ClientError>,
+    /// EXECUTE ... USING is under way: what a CALL gives out in place of its parameters, by their numbers.
+    pub given_out: Option<Vec<(usize, Datum<'static>)>>,
+    /// The last one, until somebody handles it.
+    pub signalled: Option<Signalled>,
+    /// Rows of the last query whose rows were for the session.
+    pub collected: Vec<Vec<Datum<'static>>>,
+}
+
+/// What is of the statement around while something runs within it.
+pub struct Aside {
+    warnings: Vec<Warning>,
+    unlisted_warnings: u64,
+    has_own_warnings: bool,
+    calls_own: bool,
+    calls_from: Option<u32>,
+    /// Savepoints within are a level of their own.
+    named: Vec<(String, u32)>,
+    statement: OfStatement,
+}
+
+impl Session {
+    /// Something runs within the statement.
+    pub fn step_aside(&mut self) -> Aside {
+        self.within += 1;
+        Aside {
+            warnings: std::mem::take(&mut self.warnings),
+            unlisted_warnings: std::mem::take(&mut self.unlisted_warnings),
+            has_own_warnings: std::mem::take(&mut self.has_own_warnings),
+            calls_own: std::mem::take(&mut self.calls_own),
+            calls_from: self.calls_from.take(),
+            named: std::mem::take(&mut self.named),
+            statement: self.env.step_aside(),
+        }
+    }
+    /// It has ended.
+    pub fn step_back(&mut self, aside: Aside) {
+        self.within -= 1;
+        self.warnings = aside.warnings;
+        self.unlisted_warnings = aside.unlisted_warnings;
+        self.has_own_warnings = aside.has_own_warnings;
+        (self.calls_own, self.calls_from) = (aside.calls_own, aside.calls_from);
+        self.named = aside.named;
+        self.env.step_back(aside.statement);
+    }
+    /// What the innermost of those is, for errors.
+    pub fn within_what(&self) -> &'static str {
+        let what = |called: &Called| match called {
+            Called::Trigger(_) => Some("trigger"),
+            Called::Routine(routine) => (routine.definition.kind == Kind::Function).then_some("function"),
+        };
+        self.calls.iter().rev().find_map(what).unwrap_or("function")
+    }
+}
+
+/// Something with a body that is under way.
+pub enum Called {
+    Routine(Rc<Routine>),
+    Trigger(Rc<Trigger>),
+}
+
+impl Called {
+    pub fn is(&self, routine: &Rc<Routine>) -> bool {
+        matches!(self, Called::Routine(other) if Rc::ptr_eq(other, routine))
+    }
+    pub fn is_trigger(&self, trigger: &Rc<Trigger>) -> bool {
+        matches!(self, Called::Trigger(other) if Rc::ptr_eq(other, trigger))
+    }
+}
+
+impl Session {
+    pub fn take_scratch(&mut self) -> Box<Scratch> {
+        let mut scratch = self.scratch.take().unwrap_or_default();
+        scratch.ops.hold_constraints();
+        scratch
+    }
+    /// Whether statements belong to a transaction that someone else ends.
+    pub fn in_transaction(&self) -> bool {
+        self.explicit || !self.env.variables.autocommit || self.within > 0 || self.calls_own || self.is_own_transaction
+    }
+    /// What plain SELECTs read at: a snapshot in REPEATABLE READ and SERIALIZABLE transactions, otherwise (0) the latest committed rows.
+    ///
+    /// # Errors
+    /// The cluster has no snapshot to give.
+    pub async fn reading_at(&mut self, client: &apus_client::Client) -> Done<Epoch> {
+        if self.isolation.unwrap_or_default() < Isolation::RepeatableRead {
+            return Ok(Epoch(0));
+        }
+        if self.snapshot.is_none() {
+            self.snapshot = Some(client.snapshot().await?);
+        }
+        Ok(self.snapshot.as_ref().map_or(Epoch(0), Snapshot::epoch))
+    }
+    pub fn status(&self) -> u16 {
+        use crate::wire::status;
+        let active = self.explicit || self.transaction.is_some() && !self.calls_own;
+        u16::from(active) * status::IN_TRANS + u16::from(self.env.variables.autocommit) * status::AUTOCOMMIT
+    }
+    pub fn warn(&mut self, level: &'static str, code: u16, message: impl Into<String>) {
+        self.tell(level, &SqlError::new(code, b"HY000", message));
+    }
+    pub fn warn_error(&mut self, e: &SqlError) {
+        self.tell("Warning", e);
+    }
+    /// What expressions have said of values that were stored.
+    pub fn tell_remarks(&mut self) {
+        self.env.take_remarks().iter().for_each(|(level, e)| self.tell(level, e));
+    }
+    /// An error that its statement tells, and does not end with.
+    pub fn fail_quietly(&mut self, e: &SqlError) {
+        self.tell(ERROR, e);
+    }
+    fn tell(&mut self, level: &'static str, e: &SqlError) {
+        if self.warnings.len() < self.env.variables.max_error_count {
+            let message = cut(e.message.clone());
+            self.warnings.push(Warning { level, code: e.errno, state: e.sqlstate, message, signalled: None });
+        } else {
+            self.unlisted_warnings += 1;
+        }
+    }
+    /// A statement begins that has warnings of its own.
+    pub fn clear_warnings(&mut self) {
+        if !self.has_own_warnings {
+            self.env.told_before = Told { errors: self.errors_given(), warnings: self.warnings_given() };
+            self.has_own_warnings = true;
+        }
+        self.warnings.clear();
+        self.unlisted_warnings = 0;
+    }
+    /// A step of a program begins that is no statement, and has warnings of its own.
+    pub fn begin_step(&mut self) {
+        self.clear_warnings();
+        self.keep_warnings();
+    }
+    /// A command failed: what was told of it stays, and the error is told with it.
+    pub fn note_failure(&mut self, e: &SqlError) {
+        if !self.has_own_warnings {
+            self.clear_warnings();
+        }
+        self.has_own_warnings = false;
+        self.tell(ERROR, e);
+        self.env.row_count = -1;
+    }
+    /// A command ended well: its warnings are there for the next.
+    pub fn keep_warnings(&mut self) {
+        self.has_own_warnings = false;
+    }
+    /// Errors of the statement.
+    pub fn errors_given(&self) -> u64 {
+        self.warnings.iter().filter(|w| w.level == ERROR).count() as u64
+    }
+    /// All warnings of the statement.
+    pub fn warnings_given(&self) -> u64 {
+        self.warnings.len() as u64 + self.unlisted_warnings
+    }
+    /// As many of them as the protocol can tell.
+    pub fn warning_count(&self) -> u16 {
+        u16::try_from(self.warnings_given()).unwrap_or(u16::MAX)
+    }
+    /// The transaction is gone, by its end or by the cluster.
+    pub fn forget_transaction(&mut self) {
+        self.transaction = None;
+        self.explicit = false;
+        self.read_only = None;
+        self.locks_tables = false;
+        self.isolation = None;
+        self.snapshot = None;
+        self.reads.clear();
+        self.tables_known = None;
+        self.wrote.clear();
+        self.own.clear();
+        self.named.clear();
+        self.savepoint = 0;
+    }
+    /// The statement under way is run again.
+    pub fn begin_again(&mut self) {
+        self.env.forget_assigned();
+        self.env.forget_notes();
+        self.env.sleep_seconds.set(0.0);
+        self.own.begin_statement();
+    }
+    /// A statement alone is over, and what it read at.
+    pub fn forget_reading(&mut self) {
+        self.isolation = None;
+        self.read_only = None;
+        self.snapshot = None;
+        self.reads.clear();
+        self.tables_known = None;
+    }
+    /// A plan is run: while triggers run within it, nobody changes its tables. How many were in use before.
+    ///
+    /// # Errors
+    /// 1442: it changes what a statement around uses.
+    pub fn use_tables(&mut self, plan: &Plan) -> std::result::Result<usize, SqlError> {
+        let before = self.in_use.len();
+        if plan.written().any(|table| table.triggers().is_none() && !table.schema.triggers.is_empty()) {
+            return Err(trigger::failures::unreadable());
+        }
+        if let Some(table) = plan.written().find(|table| self.in_use.contains(&table.schema.id)) {
+            return Err(failures::in_use(&table.schema.name));
+        }
+        if let Some(table) = plan.tables().find(|table| self.in_change.contains(&table.schema.id)) {
+            let what = format!(
+                "a stored function that reads '{}', whose rows the statement changes one after the other",
+                table.schema.name
+            );
+            return Err(errors::not_supported(&what));
+        }
+        if plan.written().any(|table| table.triggers().is_some()) {
+            self.in_use.extend(plan.tables().map(|table| table.schema.id));
+        }
+        Ok(before)
+    }
+    pub fn remember_write(&mut self, table: TableId) {
+        if !self.wrote.contains(&table) {
+            self.wrote.push(table);
+        }
+    }
+}
+
+/// Why an execution stopped: the cluster's errors are kept as they are until it is decided whether to try again.
+#[derive(Debug)]
+pub enum Fail {
+    Sql(SqlError),
+    Client(ClientError),
+}
+
+impl From<SqlError> for Fail {
+    fn from(e: SqlError) -> Fail {
+        Fail::Sql(e)
+    }
+}
+impl From<ClientError> for Fail {
+    fn from(e: ClientError) -> Fail {
+        Fail::Client(e)
+    }
+}
+impl From<apus_types::ErrorCode> for Fail {
+    fn from(e: apus_types::ErrorCode) -> Fail {
+        Fail::Client(e.into())
+    }
+}
+
+impl From<Fail> for SqlError {
+    fn from(fail: Fail) -> SqlError {
+        match fail {
+            Fail::Sql(e) => e,
+            Fail::Client(e) => crate::errors::from_client(&e),
+        }
+    }
+}
+
+pub type Done<T> = std::result::Result<T, Fail>;
+
+impl Session {
+    /// The open transaction wrote this table.
+    pub fn remember(&mut self, table: &apus_types::TableSchema) {
+        self.own.forget_table(table.id);
+        if self.transaction.is_some() {
+            self.remember_write(table.id);
+        }
+    }
+}
+
+pub(crate) fn ok(session: &mut Session, out: &mut Output<'_>) -> Result<()> {
+    ok_with(session, out, "")
+}
+
+pub(crate) fn ok_with(session: &mut Session, out: &mut Output<'_>, info: &str) -> Result<()> {
+    session.env.row_count = 0;
+    out.set_status(session.status());
+    session.tell_changes(out);
+    out.ok(0, 0, session.warning_count(), info);
+    Ok(())
+}
+
+/// Undoes everything from a number on.
+///
+/// # Errors
+/// `aborted`: the whole transaction is rolled back.
+pub async fn rollback_to(session: &mut Session, savepoint: u32) -> std::result::Result<(), ClientError> {
+    let Some(transaction) = session.transaction.as_mut() else { return Ok(()) };
+    transaction.rollback_to(savepoint).await?;
+    session.own.rolled_back_to(savepoint);
+    Ok(())
+}
+
+/// Memory that a session keeps from one SELECT to the next.
+#[derive(Default, Debug)]
+pub struct SinkBuffers {
+    /// Rows (or numbers of groups) by their sort keys.
+    pub(crate) held: Pairs,
+    /// Outputs seen, for DISTINCT.
+    pub(crate) seen: StringSet,
+    /// Keys of groups, numbered as these are.
+    pub(crate) groups: StringSet,
+}
+
+impl SinkBuffers {
+    pub(crate) fn clear(&mut self) {
+        self.held.clear();
+        self.seen.clear();
+        self.groups.clear();
+    }
+    pub(crate) fn byte_len(&self) -> usize {
+        self.held.byte_len() + self.seen.byte_len() + self.groups.byte_len()
+    }
+}
