@@ -34,8 +34,8 @@ use crate::NodeConfig;
 
 /// Time between two rounds of epochs in nanoseconds, while nobody waits for one.
 pub const EPOCH_NS: u64 = 10_000_000;
-/// Time between two rounds while somebody does, on average: a few rounds after a time without hurry follow each other at once. Of rounds that commits of class `disk` wait for there are at most two for
-/// each save, and those have the pace of the disks.
+/// Time between two rounds while somebody does, on average: twice the time that a round takes, this at most. A few rounds after a time without hurry follow each other at once.
+/// Of rounds that commits of class `disk` wait for there are at most two for each save, and those have the pace of the disks.
 pub const HURRY_NS: u64 = 500_000;
 /// So much of it may be drawn in advance: a snapshot takes two rounds.
 pub const HURRY_AHEAD_NS: u64 = 8 * HURRY_NS;

@@ -37,8 +37,10 @@ pub(super) struct Rounds {
     missing: Vec<NodeId>,
     epoch: Epoch,
     started: u64,
-    /// The end of the time that rounds have used up, at one for each [`HURRY_NS`].
+    /// The end of the time that rounds have used up: each twice the time that the last one took, [`HURRY_NS`] at most.
     used: u64,
+    /// How long the last round took.
+    lasted: u64,
     sent: u64,
     patience: Patience,
     /// Least of what the members reported in this round.
@@ -97,7 +99,8 @@ impl Distribution {
             rounds.complete
         );
         rounds.started = ctx.now();
-        rounds.used = (rounds.used.max(ctx.now()) + HURRY_NS).min(ctx.now() + HURRY_AHEAD_NS + HURRY_NS);
+        let pace = HURRY_NS.min(2 * rounds.lasted);
+        rounds.used = (rounds.used.max(ctx.now()) + pace).min(ctx.now() + HURRY_AHEAD_NS + pace);
         rounds.missing.clear();
         rounds.missing.extend(view.living().map(|n| n.node()));
         rounds.oldest = None;
@@ -152,6 +155,7 @@ impl Distribution {
         if !rounds.missing.is_empty() {
             return;
         }
+        rounds.lasted = ctx.now().saturating_sub(rounds.started);
         rounds.complete = rounds.complete.max(Epoch(rounds.epoch.0 - 1));
         let mut horizon = rounds.horizon.max(rounds.oldest.unwrap_or_default());
         if rounds.short_of_memory && horizon < rounds.complete {
