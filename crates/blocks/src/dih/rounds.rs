@@ -180,9 +180,7 @@ impl Distribution {
         }
         let rounds = &mut self.rounds;
         let is_for_save = self.saves.wants_round(rounds.complete);
-        let hurry = rounds.announced < rounds.wanted
-            || (rounds.settled && !rounds.questions.is_empty())
-            || is_for_save;
+        let hurry = rounds.announced < rounds.wanted || (rounds.settled && !rounds.questions.is_empty()) || is_for_save;
         let due = match hurry {
             _ if is_for_save && self.saves.paces() => 0,
             true => rounds.used.saturating_sub(HURRY_AHEAD_NS),

@@ -18,6 +18,7 @@ use super::{
     grant_tables, performance_schema,
     processlist::{self, Process},
     show::{self, expressions, routines, triggers},
+    table_sizes::{Size, Sizes},
 };
 use crate::{
     accounts::{Account, Columns, Privileges, identity::Identity},
@@ -51,26 +52,45 @@ fn yes(on: bool) -> Datum<'static> {
     text(if on { "YES" } else { "NO" })
 }
 
-/// All rows of a virtual table, one value per column of its schema.
+/// All rows of a virtual table, one value per column of its schema; those of columns that are not `wanted` may be NULL.
 ///
 /// # Errors
 /// The cluster does not answer what only it knows.
-pub async fn rows_of(engine: &SqlEngine, schema: &TableSchema, catalog: &Catalog, env: &Env) -> Result<Vec<Row>> {
-    if schema.database != DATABASE || schema.name != "EVENTS" {
-        return Ok(rows(schema, catalog, env));
+pub async fn rows_of(
+    engine: &SqlEngine,
+    schema: &TableSchema,
+    wanted: Option<&[u16]>,
+    catalog: &Catalog,
+    env: &Env,
+) -> Result<Vec<Row>> {
+    if schema.database != DATABASE {
+        return Ok(rows(schema, catalog, env, &Sizes::new()));
     }
-    let runs = engine.event_runs(catalog.events().map(|event| event.definition.number)).await?;
-    Ok(super::show::events::rows(catalog, env, &runs))
+    if schema.name == "EVENTS" {
+        let runs = engine.event_runs(catalog.events().map(|event| event.definition.number)).await?;
+        return Ok(super::show::events::rows(catalog, env, &runs));
+    }
+    let is_size = |c: u16| SIZES.contains(&usize::from(c));
+    let mut sizes = Sizes::new();
+    if schema.name == "TABLES" && wanted.is_none_or(|wanted| wanted.iter().any(|c| is_size(*c))) {
+        let me = env.me.as_ref();
+        let sees = |t: &&Table| me.is_none_or(|me| me.rights.sees_table(&t.schema.database, &t.schema.name));
+        sizes = engine.sizes_of(catalog, catalog.tables().map(|t| &**t).filter(sees)).await;
+    }
+    Ok(rows(schema, catalog, env, &sizes))
 }
 
-fn rows(schema: &TableSchema, catalog: &Catalog, env: &Env) -> Vec<Row> {
+/// Columns of TABLES that tell how large a table is: TABLE_ROWS to AUTO_INCREMENT.
+const SIZES: std::ops::Range<usize> = 7..14;
+
+fn rows(schema: &TableSchema, catalog: &Catalog, env: &Env, sizes: &Sizes) -> Vec<Row> {
     let me = env.me.as_ref();
     match schema.database.as_str() {
         crate::catalog::grant_tables::DATABASE if schema.name == crate::catalog::grant_tables::SLOW_LOG => {
             return grant_tables::slow_log_rows(&env.variables.of_node().slow);
         }
         crate::catalog::grant_tables::DATABASE => return grant_tables::rows(&schema.name, me),
-        crate::catalog::performance_schema::DATABASE => return performance_schema::rows(&schema.name, env),
+        crate::catalog::performance_schema::DATABASE => return performance_schema::rows(&schema.name, catalog, env),
         _ => {}
     }
     let sees = |t: &Table| me.is_none_or(|me| me.rights.sees_table(&t.schema.database, &t.schema.name));
@@ -87,9 +107,12 @@ fn rows(schema: &TableSchema, catalog: &Catalog, env: &Env) -> Vec<Row> {
         "TABLES" => {
             let own = names().map(virtual_table_row);
             let views = views().map(|v| view_table_row(v));
-            tables().map(|t| table_row(t)).chain(views).chain(own).collect()
+            tables().map(|t| table_row(t, sizes.get(&t.schema.id))).chain(views).chain(own).collect()
         }
-        "COLUMNS" => tables().chain(views().map(|v| &v.table)).flat_map(|t| column_rows(t, me)).collect(),
+        "COLUMNS" => {
+            let own: Vec<Rc<Table>> = names().filter_map(crate::catalog::information_schema::table).collect();
+            tables().chain(views().map(|v| &v.table)).chain(&own).flat_map(|t| column_rows(t, me)).collect()
+        }
         "COLUMN_STATISTICS" => {
             let of = |kept: &Rc<Kept>| catalog.find(&kept.database, &kept.definition.table).filter(|t| sees(t));
             catalog.histograms.values().filter(|kept| of(kept).is_some()).map(|kept| histogram_row(kept)).collect()
@@ -207,7 +230,7 @@ fn collation_row(c: &Collation) -> Row {
     vec![text(c.name()), charset, number(c.id()), text(default), text("Yes"), length, text(pads)]
 }
 
-fn table_row(t: &Table) -> Row {
+fn table_row(t: &Table, size: Option<&Size>) -> Row {
     let s = &t.schema;
     let mut row = vec![
         text("def"),
@@ -218,7 +241,10 @@ fn table_row(t: &Table) -> Row {
         number(10),
         text("Dynamic"),
     ];
-    row.extend(std::iter::repeat_n(Datum::Null, 10));
+    let told = size.map(|size| [size.rows, size.average, size.data, 0, size.indexes, 0].map(Datum::UInt));
+    row.extend(told.unwrap_or([const { Datum::Null }; 6]));
+    row.push(size.and_then(|size| size.next).map_or(Datum::Null, Datum::UInt));
+    row.extend(std::iter::repeat_n(Datum::Null, 3));
     row.extend([text(s.collation.name()), Datum::Null, text(""), text(s.comment.clone())]);
     row
 }
@@ -520,7 +546,7 @@ mod tests {
         let schema = |name: &str| table(name).unwrap().schema.clone();
         for name in names() {
             let schema = schema(name);
-            assert!(!is_always_empty(&schema) || rows(&schema, &catalog, &env()).is_empty(), "{name}");
+            assert!(!is_always_empty(&schema) || rows(&schema, &catalog, &env(), &Sizes::new()).is_empty(), "{name}");
         }
         assert!(is_always_empty(&schema("FILES")) && !is_always_empty(&schema("TABLES")));
     }
@@ -536,11 +562,11 @@ mod tests {
         for name in names() {
             let table = table(&name.to_ascii_lowercase()).unwrap();
             assert!(is_virtual(&table.schema));
-            for row in rows(&table.schema, &catalog, &env) {
+            for row in rows(&table.schema, &catalog, &env, &Sizes::new()) {
                 assert_eq!(row.len(), table.schema.columns.len(), "{name}");
             }
         }
-        let count = |name: &str| rows(&table(name).unwrap().schema, &catalog, &env).len();
+        let count = |name: &str| rows(&table(name).unwrap().schema, &catalog, &env, &Sizes::new()).len();
         assert_eq!((count("SCHEMATA"), count("PROCESSLIST")), (2, slot.iter().count()));
         assert!(table("nonesuch").is_none());
     }

@@ -9,4 +9,5 @@ pub(crate) mod processlist;
 pub(crate) mod set;
 pub mod show;
 pub(crate) mod table_locks;
+pub(crate) mod table_sizes;
 pub(crate) mod unsupported;

@@ -1,27 +1,38 @@
-//! What tools read of PERFORMANCE_SCHEMA: variables, the list of processes, and statements by their normal form ([`crate::monitor::digests`]). Its other tables are not there (error 1146), and it is in no list of databases.
+//! What tools read of PERFORMANCE_SCHEMA: variables, what is counted of the SQL node, the list of processes, and statements by their normal form ([`crate::monitor::digests`]). Most others never have a row ([`crate::catalog::performance_schema`]); it is in no list of databases.
 //!
 //! They are virtual like those of INFORMATION_SCHEMA. A real database of this name stands in front of them.
 
 use super::processlist::{self, Process};
 use crate::{
-    catalog::performance_schema::DIGESTS,
+    catalog::{
+        Catalog,
+        performance_schema::{DIGESTS, GLOBAL_STATUS},
+    },
     expr::Env,
     value::datum::{Datum, Row},
 };
 
 /// All rows of one of them, one value per column of its schema.
-pub fn rows(name: &str, env: &Env) -> Vec<Row> {
-    let variables = |global| {
-        let list = env.list_variables(global).into_iter();
-        list.map(|(name, value)| vec![Datum::text(name), Datum::text(value)]).collect()
-    };
+pub fn rows(name: &str, catalog: &Catalog, env: &Env) -> Vec<Row> {
+    let variables = |global| env.list_variables(global).into_iter().map(|(name, value)| pair(name, value)).collect();
     match name {
         "global_variables" => variables(true),
         "session_variables" => variables(false),
+        GLOBAL_STATUS => {
+            let (node, tables) = (env.variables.of_node(), catalog.tables().count());
+            let list = env.connections.as_ref().map(|registry| {
+                node.status.list_of_node(registry, env.spill_space().figures(), tables, node.slow.dropped())
+            });
+            list.into_iter().flatten().map(|(name, value)| pair(name.to_owned(), value)).collect()
+        }
         DIGESTS => env.variables.of_node().digests.rows(),
         "processlist" => processlist::list(env).map(process_row).collect(),
         _ => Vec::new(),
     }
+}
+
+fn pair(name: String, value: String) -> Row {
+    vec![Datum::text(name), Datum::text(value)]
 }
 
 fn process_row(process: Process) -> Row {

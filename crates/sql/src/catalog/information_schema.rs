@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, rc::Rc, sync::OnceLock};
 
 use apus_types::{Column, ColumnType, TableId, TableSchema, Value, collate::Collation, time::pack_datetime};
 
-use super::Table;
+use super::{Table, empty_tables};
 use crate::{
     expr::assign,
     program::event,
@@ -135,7 +135,8 @@ fn schemas() -> &'static BTreeMap<&'static str, TableSchema> {
     SCHEMAS.get_or_init(|| {
         let of_users = virtual_schema(DATABASE, USER_ATTRIBUTES, crate::catalog::grant_tables::attribute_columns());
         let listed = TABLES.iter().map(|(name, columns)| (*name, schema(name, columns)));
-        listed.chain([(USER_ATTRIBUTES, of_users)]).collect()
+        let empty = empty_tables::of(DATABASE).iter().map(|(name, schema)| (*name, schema.clone()));
+        listed.chain([(USER_ATTRIBUTES, of_users)]).chain(empty).collect()
     })
 }
 

@@ -6,6 +6,7 @@
 
 pub mod auto_increment;
 pub(crate) mod copies;
+mod empty_tables;
 pub mod foreign_key;
 pub mod full_text;
 pub(crate) mod grant_tables;

@@ -1,15 +1,16 @@
-//! PERFORMANCE_SCHEMA: those of its tables that are there, as the catalog has them. Their rows are made when they are read ([`crate::admin::performance_schema`]).
+//! PERFORMANCE_SCHEMA: those of its tables that are there, as the catalog has them. Rows of some are made when they are read ([`crate::admin::performance_schema`]), the others have none.
 
-use std::rc::Rc;
+use std::{collections::BTreeSet, rc::Rc};
 
 use apus_types::{Column, ColumnType, collate::Collation};
 
-use super::{Table, information_schema::virtual_schema};
+use super::{Table, empty_tables, information_schema::virtual_schema};
 use crate::value::enum_set;
 
 pub const DATABASE: &str = "performance_schema";
 pub(crate) const DIGESTS: &str = "events_statements_summary_by_digest";
-const NAMES: [&str; 4] = [DIGESTS, "global_variables", "processlist", "session_variables"];
+pub(crate) const GLOBAL_STATUS: &str = "global_status";
+const NAMES: [&str; 5] = [DIGESTS, GLOBAL_STATUS, "global_variables", "processlist", "session_variables"];
 
 /// Numbers of [`DIGESTS`] behind its texts, and before the times at which statements were seen.
 const OF_DIGESTS: &str = "COUNT_STAR SUM_TIMER_WAIT MIN_TIMER_WAIT AVG_TIMER_WAIT MAX_TIMER_WAIT SUM_LOCK_TIME SUM_ERRORS SUM_WARNINGS \
@@ -62,12 +63,16 @@ fn columns(table: &str) -> Vec<Column> {
 }
 
 pub fn table(name: &str) -> Option<Rc<Table>> {
-    let name = names().find(|known| *known == name)?;
-    Some(Rc::new(Table::new(virtual_schema(DATABASE, name, columns(name)), Vec::new())))
+    let schema = match NAMES.iter().find(|known| **known == name) {
+        Some(name) => virtual_schema(DATABASE, name, columns(name)),
+        None => empty_tables::of(DATABASE).get(name)?.clone(),
+    };
+    Some(Rc::new(Table::new(schema, Vec::new())))
 }
 
+/// In their order.
 pub fn names() -> impl Iterator<Item = &'static str> {
-    NAMES.into_iter()
+    NAMES.into_iter().chain(empty_tables::of(DATABASE).keys().copied()).collect::<BTreeSet<_>>().into_iter()
 }
 
 #[cfg(test)]
@@ -77,9 +82,11 @@ mod tests {
     #[test]
     fn every_name_has_a_table() {
         for name in names() {
-            let found = table(name).expect(name);
-            assert_eq!((found.schema.name.as_str(), found.schema.columns[0].nullable), (name, name == DIGESTS));
+            assert_eq!(table(name).expect(name).schema.name, name);
         }
-        assert!(table("THREADS").is_none() && table("PROCESSLIST").is_none());
+        for name in NAMES {
+            assert_eq!(table(name).expect(name).schema.columns[0].nullable, name == DIGESTS, "{name}");
+        }
+        assert!(table("THREADS").is_none() && table("variables_info").is_none());
     }
 }

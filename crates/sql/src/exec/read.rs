@@ -312,7 +312,10 @@ pub async fn virtual_rows<T: Target>(
 ) -> errors::Result<()> {
     let schema = &table.schema;
     let mut row = Vec::new();
-    for values in information_schema::rows_of(cluster.engine, schema, cluster.catalog, sink.env()).await? {
+    for values in
+        information_schema::rows_of(cluster.engine, schema, plan.columns.as_deref(), cluster.catalog, sink.env())
+            .await?
+    {
         row.clear();
         virtual_row(schema, &values, plan.columns.as_deref(), &plan.layout, &mut row)?;
         let keep = match &access.full {

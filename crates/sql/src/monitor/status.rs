@@ -16,6 +16,7 @@ use super::access;
 use crate::{
     parse::token::{Token, Tokens},
     plan::Plan,
+    server::{Registry, Traffic},
     session::{Session, engine::SqlEngine},
     wire::compressed::Compression,
 };
@@ -220,23 +221,52 @@ impl Status {
 
     /// Name and value of all, by name; so many tables are known.
     pub fn list(&self, session: &Session, tables: usize, global: bool, dropped: u64) -> Vec<(&'static str, String)> {
+        let registry = &session.info.registry;
+        if global {
+            return self.list_of_node(registry, session.env.spill_space().figures(), tables, dropped);
+        }
         let all = self.counts();
-        let mut counts = if global { all } else { session.counts };
+        let mut counts = session.counts;
         // Nobody flushes, and no definition is taken over, for a session alone.
         for shared in [Counter::Flush, Counter::Opened] {
             counts[shared as usize] = all[shared as usize];
         }
+        let traffic = registry.traffic_of(session.env.connection_id);
+        let mut list = self.lines(counts, traffic, registry, session.env.spill_space().figures(), tables, dropped);
+        list.extend(of_connection(session));
+        list.sort_unstable();
+        list
+    }
+
+    /// The same of all sessions together; `spilled` are bytes and files.
+    pub fn list_of_node(
+        &self,
+        registry: &Registry,
+        spilled: (u64, u64),
+        tables: usize,
+        dropped: u64,
+    ) -> Vec<(&'static str, String)> {
+        let mut list = self.lines(self.counts(), registry.traffic(), registry, spilled, tables, dropped);
+        list.sort_unstable();
+        list
+    }
+
+    fn lines(
+        &self,
+        counts: Counts,
+        traffic: Traffic,
+        registry: &Registry,
+        spilled: (u64, u64),
+        tables: usize,
+        dropped: u64,
+    ) -> Vec<(&'static str, String)> {
         let names = NAMES.into_iter().chain(OTHERS.iter().map(|(_, _, name)| *name));
         let mut list: Vec<(&str, String)> = names.zip(counts.map(|n| n.to_string())).collect();
-        let (registry, uptime) = (&session.info.registry, self.uptime().to_string());
-        let use_of = registry.use_of_connections();
-        let own = session.env.connection_id;
-        let traffic = if global { registry.traffic() } else { registry.traffic_of(own) };
-        let space = session.env.spill_space();
+        let (use_of, uptime) = (registry.use_of_connections(), self.uptime().to_string());
         list.extend([
             ("Apus_slow_log_dropped", dropped.to_string()),
-            ("Apus_spill_bytes", space.used().to_string()),
-            ("Created_tmp_files", space.files_made().to_string()),
+            ("Apus_spill_bytes", spilled.0.to_string()),
+            ("Created_tmp_files", spilled.1.to_string()),
             ("Aborted_clients", use_of.aborted.to_string()),
             ("Aborted_connects", use_of.aborted_logins.to_string()),
             ("Bytes_received", traffic.received.to_string()),
@@ -244,16 +274,12 @@ impl Status {
             ("Connections", use_of.admitted.to_string()),
             ("Max_used_connections", use_of.most.to_string()),
             ("Open_tables", tables.to_string()),
-            ("Queries", all[Counter::Questions as usize].to_string()),
+            ("Queries", self.counts()[Counter::Questions as usize].to_string()),
             ("Threads_connected", use_of.now.to_string()),
             ("Threads_running", use_of.running.to_string()),
             ("Uptime", uptime.clone()),
             ("Uptime_since_flush_status", uptime),
         ]);
-        if !global {
-            list.extend(of_connection(session));
-        }
-        list.sort_unstable();
         list
     }
 }

@@ -33,6 +33,7 @@ pub use accounts::Accounts;
 pub use activity::{Activity, Doing};
 pub use certificate::Certificate;
 pub use listener::{Server, ServerConfig};
+pub use metered::Traffic;
 pub use output::{Collected, Mark, Output};
 pub(crate) use registry::Slot;
 pub use registry::{ConnectionEntry, Interrupt, Registry};

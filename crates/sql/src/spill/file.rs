@@ -82,6 +82,11 @@ impl Space {
         self.number.load(Relaxed)
     }
 
+    /// Bytes in files at the moment, and files so far.
+    pub fn figures(&self) -> (u64, u64) {
+        (self.used(), self.files_made())
+    }
+
     fn take(&self, bytes: u64) -> Result<()> {
         let used = self.used.fetch_add(bytes, Relaxed) + bytes;
         if used > self.bytes_max {

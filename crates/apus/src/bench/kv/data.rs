@@ -78,8 +78,7 @@ impl Maker {
 /// Whether `value` may be the value of key number `n`.
 #[inline]
 pub fn is_value_of(value: &[u8], n: u64, value_size: usize) -> bool {
-    value.len() == value_size
-        && value[..number_part(value_size)].iter().zip(n.to_le_bytes()).all(|(a, b)| *a == b)
+    value.len() == value_size && value[..number_part(value_size)].iter().zip(n.to_le_bytes()).all(|(a, b)| *a == b)
 }
 
 /// How many bytes in front say whose value it is: the number's, as far as there is room before the last one.

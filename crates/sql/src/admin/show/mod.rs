@@ -1,5 +1,6 @@
 //! SHOW, and DESCRIBE of tables.
 
+mod engine;
 pub mod events;
 pub mod expressions;
 pub(crate) mod filter;
@@ -8,7 +9,7 @@ pub mod routines;
 pub mod triggers;
 
 use self::filter::Filter;
-use super::{explain, processlist};
+use super::{explain, processlist, table_sizes::Size};
 use crate::{
     accounts::Privileges,
     catalog::{
@@ -29,6 +30,8 @@ use crate::{
     value::{float_digits, number_format},
     wire::ColumnDef,
 };
+use std::rc::Rc;
+
 use apus_types::{
     ColumnType, IndexDef, IndexNo, IndexState,
     collate::{Charset, Collation},
@@ -518,8 +521,13 @@ impl SqlEngine {
                 return Err(errors::unknown_database(&database));
             }
             let listed = seen(session, catalog.named_in(&database));
-            let comments = listed.iter().map(|t| (*t, self.fault_of_view(session, &catalog, t)));
-            let rows: Rows = comments.map(|(t, fault)| table_status(t, fault.as_deref())).collect();
+            let is_table = |t: &&Table| !view::is_view(&t.schema);
+            let sizes = self.sizes_of(&catalog, listed.iter().map(|t| &***t).filter(is_table)).await;
+            let status = |t: &&Rc<Table>| {
+                let fault = self.fault_of_view(session, &catalog, t);
+                table_status(t, fault.as_deref(), sizes.get(&t.schema.id))
+            };
+            let rows: Rows = listed.iter().map(status).collect();
             filtered(session, out, &TABLE_STATUS, rows, &filter)?;
         } else if t.word("columns") || t.word("fields") {
             let _ = t.word("from") || t.word("in");
@@ -578,6 +586,8 @@ impl SqlEngine {
                 let row = vec![text(found.schema.name.clone()), Some(create_table(&found, next))];
                 table(session, out, &["Table", "Create Table"], &[row]);
             }
+        } else if t.word("engine") {
+            self.show_engine(session, t, out).await?;
         } else if t.word("engines") || t.word("storage") && t.word("engines") {
             t.end()?;
             let row = ENGINE.map(text).to_vec();
@@ -844,7 +854,7 @@ const TABLE_STATUS: [&str; 18] = [
     "Comment",
 ];
 
-fn table_status(t: &Table, fault: Option<&str>) -> Vec<Option<String>> {
+fn table_status(t: &Table, fault: Option<&str>, size: Option<&Size>) -> Vec<Option<String>> {
     let s = &t.schema;
     if view::is_view(s) {
         let mut row = vec![None; TABLE_STATUS.len()];
@@ -852,25 +862,11 @@ fn table_status(t: &Table, fault: Option<&str>) -> Vec<Option<String>> {
         row[TABLE_STATUS.len() - 1] = text(fault.unwrap_or("VIEW"));
         return row;
     }
-    let zero = || text("0");
-    vec![
-        text(s.name.clone()),
-        text(if s.engine.is_empty() { "InnoDB" } else { &s.engine }),
-        text("10"),
-        text("Dynamic"),
-        zero(),
-        zero(),
-        zero(),
-        zero(),
-        zero(),
-        zero(),
-        None,
-        None,
-        None,
-        None,
-        text(s.collation.name()),
-        None,
-        text(""),
-        text(s.comment.clone()),
-    ]
+    let engine = if s.engine.is_empty() { "InnoDB" } else { &s.engine };
+    let mut row = [&s.name, engine, "10", "Dynamic"].map(|cell| text(cell)).to_vec();
+    let told = size.map(|size| [size.rows, size.average, size.data, 0, size.indexes, 0].map(|n| text(n.to_string())));
+    row.extend(told.unwrap_or([const { None }; 6]));
+    row.push(size.and_then(|size| size.next).and_then(|next| text(next.to_string())));
+    row.extend([None, None, None, text(s.collation.name()), None, text(""), text(s.comment.clone())]);
+    row
 }

@@ -319,7 +319,10 @@ async fn of_virtual<C: Consumer>(pipeline: &Pipeline<'_, '_, C>, leaf: &JoinStep
     let filter = leaf.scan.as_ref().and_then(|a| a.full.as_ref());
     let mut rows = Strings::default();
     let mut row = Vec::new();
-    for values in information_schema::rows_of(run.cluster.engine, &table.schema, run.cluster.catalog, run.env).await? {
+    for values in
+        information_schema::rows_of(run.cluster.engine, &table.schema, Some(columns), run.cluster.catalog, run.env)
+            .await?
+    {
         row.clear();
         read::virtual_row(&table.schema, &values, Some(columns), &leaf.row, &mut row)?;
         if passes(filter, &context(run, pipeline.given, &leaf.row, &row))? {
