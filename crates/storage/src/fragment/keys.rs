@@ -11,8 +11,10 @@ use crate::row_key::{MADE_MAX, RowKey};
 #[derive(Clone, Copy)]
 pub(super) struct Part {
     column: u16,
-    /// Where a number is in rows of the newest form.
+    /// In rows of the newest form: where a number is, or where the first variable column says how long it is.
     at: u16,
+    /// Where the bytes of the first variable column begin; 0: it is another one, or a number.
+    bytes_at: u16,
     /// Bytes of a column that is a little-endian number in the row and a big-endian one in the key; 0: it is bytes.
     width: u8,
     /// The number has a sign, whose bit is the other way round in the key.
@@ -22,11 +24,16 @@ pub(super) struct Part {
 impl Part {
     #[inline]
     fn raw<'r>(&self, layout: &'r RowLayout, image: &'r [u8]) -> &'r [u8] {
-        if self.width == 0 || !layout.is_newest(image) {
+        let at = usize::from(self.at);
+        if !layout.is_newest(image) || at == 0 {
             return layout.raw(image, self.column);
         }
-        let at = usize::from(self.at);
-        image.get(at..at + usize::from(self.width)).unwrap_or_default()
+        if self.width != 0 {
+            return image.get(at..at + usize::from(self.width)).unwrap_or_default();
+        }
+        let length = image.get(at..).and_then(<[u8]>::first_chunk).map_or(0, |length| u32::from_le_bytes(*length));
+        let from = usize::from(self.bytes_at);
+        image.get(from..from + length as usize).unwrap_or_default()
     }
     #[inline]
     fn turn(&self) -> u8 {
@@ -61,11 +68,12 @@ impl Keys {
                 _ if ty.fixed_bytes().is_none() && ty.collation().is_none() => (0, false),
                 _ => return None,
             };
-            let at = match width {
-                0 => 0,
-                _ => u16::try_from(schema.layout().fixed_place(*column)?.0).ok()?,
+            let (at, bytes_at) = match width {
+                0 => schema.layout().first_variable_place(*column).unwrap_or_default(),
+                _ => (schema.layout().fixed_place(*column)?.0, 0),
             };
-            Some(Part { column: *column, at, width, signed })
+            let (at, bytes_at) = (u16::try_from(at).ok()?, u16::try_from(bytes_at).ok()?);
+            Some(Part { column: *column, at, bytes_at, width, signed })
         };
         match schema.primary_key.iter().map(part).collect::<Option<Vec<Part>>>() {
             Some(parts) if !parts.is_empty() => Keys::Parts(parts),
@@ -119,7 +127,7 @@ impl Keys {
             } else {
                 let Some(behind) = rest.strip_prefix(&[0, 0]) else { return false };
                 rest = behind;
-                if raw != mine {
+                if !is_same(raw, mine) {
                     return false;
                 }
             }
@@ -152,8 +160,20 @@ impl Keys {
         match self {
             Keys::Stored => false,
             Keys::Column(column) => layout.is_newest(image) && layout.raw(image, *column) == layout.raw(other, *column),
-            Keys::Parts(parts) => parts.iter().all(|part| part.raw(layout, image) == part.raw(layout, other)),
+            Keys::Parts(parts) => parts.iter().all(|part| is_same(part.raw(layout, image), part.raw(layout, other))),
         }
+    }
+}
+
+/// As `==`, without a call for keys of usual lengths.
+#[inline]
+pub(super) fn is_same(a: &[u8], b: &[u8]) -> bool {
+    if a.len() != b.len() || a.len() > 16 {
+        return a == b;
+    }
+    match (a.first_chunk::<8>(), b.first_chunk::<8>(), a.last_chunk::<8>(), b.last_chunk::<8>()) {
+        (Some(a), Some(b), Some(a_end), Some(b_end)) => a == b && a_end == b_end,
+        _ => a == b,
     }
 }
 
