@@ -87,6 +87,18 @@ pub struct Fragment {
     image: Vec<u8>,
 }
 
+/// A change of a row whose exclusive lock its writer has: [`Fragment::push`].
+#[derive(Clone, Copy, Debug)]
+pub struct Change<'i> {
+    /// `None`: the row is deleted.
+    pub image: Option<&'i [u8]>,
+    pub writer: u64,
+    /// The writer has the lock since just now, so nobody has an open change of the row.
+    pub fresh: bool,
+    /// The image was made from the row's newest one, and has its columns of the primary key.
+    pub keeps_key: bool,
+}
+
 /// Who knows what became of the writers of pending versions.
 pub trait Writers {
     /// The epoch in which this writer has committed; `None`: it has not.
@@ -308,6 +320,15 @@ impl Fragment {
             prefetch_read(self.slots.place(row));
         }
     }
+    /// The second and third step of a row whose number is known; `false`: no row has it.
+    #[inline]
+    pub fn prefetch_used(&self, row: RowId) -> bool {
+        let name = self.slots.name_at(row);
+        if !name.holder().is_none() {
+            prefetch_read(self.records.place(name.holder()));
+        }
+        name.is_used()
+    }
     /// Third step: its newest version.
     #[inline]
     pub fn prefetch_version(&self, row: RowId) {
@@ -441,7 +462,7 @@ impl Fragment {
         }
         Some(version)
     }
-    #[inline]
+    #[inline(always)]
     fn version(&self, at: RecRef) -> Option<Version<'_>> {
         if at.is_none() {
             return None;
@@ -510,19 +531,14 @@ impl Fragment {
     /// Puts a version on top of the row, not committed; `None` deletes. The caller holds the row's exclusive lock and names itself:
     /// readers ask [`Writers`] what became of `writer`.
     pub fn push_pending(&mut self, row: RowId, image: Option<&[u8]>, writer: u64) -> Result<(), ErrorCode> {
-        self.push_locked(row, image, writer, false)
+        self.push(row, &Change { image, writer, fresh: false, keeps_key: false })
     }
-    /// The same, where the caller has just locked the row, if `fresh`: nobody else has an open change then.
+    /// The same, with more that is known of the change.
     ///
     /// # Panics
-    /// If somebody has.
-    pub fn push_locked(
-        &mut self,
-        row: RowId,
-        image: Option<&[u8]>,
-        writer: u64,
-        fresh: bool,
-    ) -> Result<(), ErrorCode> {
+    /// If somebody else has an open change of a row that was just locked.
+    pub fn push(&mut self, row: RowId, change: &Change<'_>) -> Result<(), ErrorCode> {
+        let Change { image, writer, fresh, keeps_key } = *change;
         self.trail.mark(Point::Push);
         let name = self.slots.name(row);
         let head = name.head();
@@ -537,7 +553,7 @@ impl Fragment {
             Some(_) => PENDING,
         };
         let gives_key = image.is_some_and(|image| match below {
-            Some(below) if !below.header.has_key() => self.keys.agree(&self.schema, image, below.image),
+            Some(below) if !below.header.has_key() => keeps_key || self.keys.agree(&self.schema, image, below.image),
             _ => self.gives_key(name.holder(), image),
         });
         let record = match image {

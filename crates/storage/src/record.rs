@@ -121,6 +121,11 @@ impl Header {
     pub fn has_same_entries(&self) -> bool {
         self.flags & SAME_ENTRIES != 0
     }
+    /// It is committed, no delete, and the last one.
+    #[inline]
+    pub fn is_plain(&self) -> bool {
+        self.flags & (PENDING | TOMBSTONE) == 0 && self.previous.is_none()
+    }
     /// Of the newest committed version: when nobody can see an older state any more, there is something to free.
     pub fn needs_visit(&self) -> bool {
         !self.previous.is_none() || self.is_tombstone()
@@ -198,55 +203,50 @@ impl Records {
         insert: bool,
     ) -> Result<RecRef, ErrorCode> {
         assert!(image.len() < 1 << 24, "an image of {} bytes", image.len());
+        let layout = u8::from(key.is_some()) * KEY | u8::from(!previous.is_none()) * PREVIOUS;
+        let front = if previous.is_none() { FIXED_BYTES } else { HEADER_BYTES };
         let mut head = [0; HEADER_BYTES];
         head[..8].copy_from_slice(&stamp.to_le_bytes());
-        head[8..11].copy_from_slice(&(image.len() as u32).to_le_bytes()[..3]);
-        head[FLAGS_AT] = flags | u8::from(key.is_some()) * KEY;
-        let mut front = FIXED_BYTES;
-        if !previous.is_none() {
-            head[FLAGS_AT] |= PREVIOUS;
-            head[FIXED_BYTES..].copy_from_slice(&previous.0.to_le_bytes());
-            front = HEADER_BYTES;
-        }
+        head[8..12].copy_from_slice(&(image.len() as u32 | u32::from(flags | layout) << 24).to_le_bytes());
+        head[12..].copy_from_slice(&previous.0.to_le_bytes());
         let key_bytes = key.map_or(0, |key| 2 + key.len());
         let size = front + key_bytes + image.len();
-        let at = if size > PAGE_BYTES { self.alloc_large(size, insert)? } else { self.alloc_small(size, insert)? };
-        self.count += 1;
-        let record = self.record_mut(at);
-        match record.first_chunk_mut::<HEADER_BYTES>() {
-            Some(place) if size >= HEADER_BYTES => *place = head, // what is too much is written over
-            _ => record[..front].copy_from_slice(&head[..front]),
+        if size > PAGE_BYTES {
+            let at = self.alloc_large(size, insert)?;
+            self.count += 1;
+            write_record(self.record_mut(at), &head[..front], key, image);
+            return Ok(at);
         }
-        if let Some(key) = key {
-            record[front..front + 2].copy_from_slice(&(key.len() as u16).to_le_bytes());
-            record[front + 2..front + key_bytes].copy_from_slice(key);
-        }
-        record[front + key_bytes..size].copy_from_slice(image);
-        Ok(at)
-    }
-
-    #[inline]
-    fn alloc_small(&mut self, size: usize, insert: bool) -> Result<RecRef, ErrorCode> {
-        let (class, size) = class_of(size, self.bytes >= FINE_BYTES);
+        let (class, room) = class_of(size, self.bytes >= FINE_BYTES);
         let number = match self.with_room[class] {
-            NO_PAGE => self.add_page(class, size, insert)?,
+            NO_PAGE => self.add_page(class, room, insert)?,
             number => number,
         };
         let slab = &mut self.slabs[number as usize];
+        let page = self.pages[number as usize].as_deref_mut().expect("listed page without memory");
         let offset = if slab.free != NO_OFFSET {
             let offset = slab.free;
-            let page = self.pages[number as usize].as_deref().expect("listed page without memory");
             slab.free = word(page, offset as usize);
             offset
         } else {
             let offset = slab.fresh;
-            slab.fresh += size;
+            slab.fresh += room;
             offset
         };
         slab.used += 1;
-        assert!(offset + size <= PAGE_BYTES as u32 && slab.size == size, "a record at {offset} goes beyond its page");
-        assert!(slab.used * size <= slab.fresh, "{} records in {} bytes", slab.used, slab.fresh);
-        if slab.free == NO_OFFSET && (slab.fresh + size) as usize > PAGE_BYTES {
+        assert!(slab.size == room, "a record of {room} bytes goes into a page of records of {}", slab.size);
+        assert!(slab.used * room <= slab.fresh, "{} records in {} bytes", slab.used, slab.fresh);
+        let is_full = slab.free == NO_OFFSET && (slab.fresh + room) as usize > PAGE_BYTES;
+        let record = &mut page[offset as usize..offset as usize + size];
+        match (record.first_chunk_mut::<HEADER_BYTES>(), key) {
+            (Some(place), None) => {
+                *place = head; // what is too much is written over
+                record[front..].copy_from_slice(image);
+            }
+            _ => write_record(record, &head[..front], key, image),
+        }
+        self.count += 1;
+        if is_full {
             self.unlist(number);
         }
         Ok(RecRef::small(number, offset))
@@ -280,6 +280,16 @@ impl Records {
         };
         self.list(number);
         Ok(number)
+    }
+
+    /// Frees a version that is committed, no delete, and has none below it; `false`: it is not, and stays.
+    #[inline]
+    pub fn free_plain(&mut self, at: RecRef) -> bool {
+        let is_plain = self.header(at).is_plain();
+        if is_plain {
+            self.free(at);
+        }
+        is_plain
     }
 
     /// Puts a page at the beginning of its class's list.
@@ -432,7 +442,7 @@ impl Records {
         header_of(self.record(at))
     }
     /// The header with the image.
-    #[inline]
+    #[inline(always)]
     pub fn version(&self, at: RecRef) -> (Header, &[u8]) {
         let record = self.record(at);
         (header_of(record), image_of(record))
@@ -456,6 +466,18 @@ impl Records {
         head[FLAGS_AT] = head[FLAGS_AT] & LAYOUT | flags & !LAYOUT;
         set_previous_in(record, previous);
     }
+}
+
+/// Puts a record together.
+fn write_record(record: &mut [u8], head: &[u8], key: Option<&[u8]>, image: &[u8]) {
+    let (front, rest) = record.split_at_mut(head.len());
+    front.copy_from_slice(head);
+    let key_bytes = key.map_or(0, |key| 2 + key.len());
+    if let Some(key) = key {
+        rest[..2].copy_from_slice(&(key.len() as u16).to_le_bytes());
+        rest[2..key_bytes].copy_from_slice(key);
+    }
+    rest[key_bytes..key_bytes + image.len()].copy_from_slice(image);
 }
 
 #[inline(always)]
@@ -571,7 +593,10 @@ mod tests {
                 assert_eq!((header.previous, header.stamp, header.is_tombstone()), (previous, seed, true));
                 records.set_flags(at, PENDING);
                 let header = records.header(at);
-                assert_eq!((header.is_pending(), header.is_tombstone(), header.has_same_entries()), (true, false, false));
+                assert_eq!(
+                    (header.is_pending(), header.is_tombstone(), header.has_same_entries()),
+                    (true, false, false)
+                );
                 records.settle(at, Epoch(i), SAME_ENTRIES, previous);
                 let header = records.header(at);
                 assert_eq!((header.stamp, header.is_pending(), header.has_same_entries()), (i, false, true));

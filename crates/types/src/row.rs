@@ -41,6 +41,8 @@ pub struct RowLayout {
     places: Vec<Place>,
     /// Bytes before the end offsets.
     head_bytes: usize,
+    /// And with them: where variable bytes begin.
+    base: usize,
     variable_count: usize,
     older: Vec<Older>,
 }
@@ -76,7 +78,8 @@ impl RowLayout {
                 variable_count += 1;
             }
         }
-        RowLayout { form: 0, places, head_bytes: offset, variable_count, older: Vec::new() }
+        let base = offset + 4 * variable_count;
+        RowLayout { form: 0, places, head_bytes: offset, base, variable_count, older: Vec::new() }
     }
 
     pub fn column_count(&self) -> usize {
@@ -86,8 +89,9 @@ impl RowLayout {
         self.places.get(usize::from(column)).map(|p| p.ty)
     }
     /// Size of a row whose variable columns are empty.
+    #[inline]
     pub fn min_bytes(&self) -> usize {
-        self.head_bytes + 4 * self.variable_count
+        self.base
     }
 
     /// Where a column of fixed width begins in rows of the newest form, and its width.
@@ -341,7 +345,7 @@ impl RowLayout {
     }
 
     /// Sets a column of a row of the newest form to these stored bytes, not NULL (update programs). `false`: there is no such column, it has another width, or the row lies.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn set(&self, row: &mut Vec<u8>, column: u16, raw: &[u8]) -> bool {
         let Some(place) = self.places.get(usize::from(column)) else { return false };
         let (from, to) = match place.width {
@@ -369,6 +373,7 @@ impl RowLayout {
         }
     }
     /// Gives a variable column, which is at `from..to`, another length, and moves what follows.
+    #[cold]
     fn resize(&self, row: &mut Vec<u8>, variable: usize, (from, to): (usize, usize), bytes: usize) {
         let (length, moved_to) = (row.len(), from + bytes);
         row.resize(length.max(moved_to + length - to), 0);

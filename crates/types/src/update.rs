@@ -40,7 +40,7 @@ pub fn apply(schema: &TableSchema, old: &[u8], program: &[u8], out: &mut Vec<u8>
     layout.renew(old, out);
     let mut rest = program;
     while !rest.is_empty() {
-        let (header, tail) = rest.split_at_checked(HEADER_BYTES).ok_or(ErrorCode::ProtocolViolation)?;
+        let (header, tail) = rest.split_first_chunk::<HEADER_BYTES>().ok_or(ErrorCode::ProtocolViolation)?;
         let column = u16::from_le_bytes([header[0], header[1]]);
         let length = u32::from_le_bytes([header[4], header[5], header[6], header[7]]) as usize;
         let (argument, tail) = tail.split_at_checked(length).ok_or(ErrorCode::ProtocolViolation)?;

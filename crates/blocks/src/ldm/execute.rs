@@ -12,7 +12,7 @@ use apus_signal::{
     },
     tc::{ALLOW_DUPLICATE, ALLOW_MISSING, NO_WAIT, Op, OpKind, OpResult, OpStatus, SKIP_LOCKED},
 };
-use apus_storage::{Acquire, LockMode, Locks, RowId};
+use apus_storage::{Acquire, Change, LockMode, Locks, RowId};
 use apus_types::{
     Chain, ErrorCode, PartitionId, TableSchema, TransId,
     hash::hash_key,
@@ -471,8 +471,14 @@ impl LocalDataManager {
             }
         };
         let rollback_to = (work.changes.len(), work.change_count);
-        let pushed = unique_changes(schema, work, op.key, hash, old, new, &mut self.scratch.key)
-            .and_then(|()| fragment.push_pending(row, new, Transactions::writer(work.trans_at, work.part)));
+        let writer = Transactions::writer(work.trans_at, work.part);
+        // An update program leaves the primary key alone.
+        let change = Change { image: new, writer, fresh, keeps_key: op.kind == OpKind::Update };
+        let changed = match schema.indexes.is_empty() {
+            true => Ok(()),
+            false => unique_changes(schema, work, op.key, hash, old, new, &mut self.scratch.key),
+        };
+        let pushed = changed.and_then(|()| fragment.push(row, &change));
         if let Err(code) = pushed {
             work.changes.truncate(rollback_to.0);
             work.change_count = rollback_to.1;

@@ -6,7 +6,7 @@ use apus_signal::{
     BlockRef, DecodeError, Kind,
     ldm::{CANCEL_WAIT, LdmEnd, LdmPrepareReq, LdmPrepared, ONE_PASS, PreparedRow},
 };
-use apus_storage::{Acquire, Fragment, LockMode, Locks, RowId};
+use apus_storage::{Acquire, Change, Fragment, LockMode, Locks, RowId};
 use apus_types::{
     Chain, Epoch, ErrorCode, TransId,
     planted::{Bug, planted},
@@ -176,9 +176,7 @@ impl LocalDataManager {
         }
         for (fragment, row) in fragments.into_iter().zip(rows.iter().flatten()) {
             let Some(fragment) = fragment else { continue };
-            if fragment.is_used(RowId(row.row)) {
-                fragment.prefetch_version(RowId(row.row));
-            } else {
+            if !fragment.prefetch_used(RowId(row.row)) {
                 fragment.prefetch(self.secret.of(row.key));
             }
         }
@@ -241,7 +239,8 @@ impl LocalDataManager {
         }
         let writer = Transactions::writer(at, part);
         let reserved = self.transactions.reserve(at, u64::MAX);
-        if let Err(code) = reserved.and_then(|()| fragment.push_locked(slot, row.image, writer, fresh)) {
+        let change = Change { image: row.image, writer, fresh, keeps_key: false };
+        if let Err(code) = reserved.and_then(|()| fragment.push(slot, &change)) {
             if fresh {
                 self.release_row(place, at, true);
             }

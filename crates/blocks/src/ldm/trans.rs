@@ -390,7 +390,7 @@ impl Transactions {
 
     /// A row for the part on `chain`, with so many bytes of a new version; `again`: the transaction may have it on another chain.
     /// Room was reserved.
-    #[inline]
+    #[inline(always)]
     pub fn push_entry(&mut self, at: u32, chain: Chain, mut entry: Entry, image_bytes: usize, again: bool) {
         let trans = &mut self.slots[at as usize];
         let part = trans.parts.iter_mut().find(|p| p.chain == chain);

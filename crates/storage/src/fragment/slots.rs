@@ -77,8 +77,9 @@ impl Name {
 #[derive(Default)]
 struct Actives {
     chunks: Vec<Box<[Active; CHUNK]>>,
-    /// Entries that were used since the table was last empty.
+    /// Entries that were used since the table was last empty, of so many.
     fresh: u32,
+    room: u32,
     /// The first free one of them, plus one.
     free: u32,
     used: u32,
@@ -97,7 +98,7 @@ impl Actives {
     fn add(&mut self, active: Active, memory: &MemoryManager) -> u32 {
         let entry = match self.free {
             0 => {
-                if self.fresh as usize == self.chunks.len() * CHUNK {
+                if self.fresh == self.room {
                     self.grow(memory);
                 }
                 self.fresh += 1;
@@ -116,24 +117,27 @@ impl Actives {
     fn grow(&mut self, memory: &MemoryManager) {
         memory.account_anyway(Region::Data, CHUNK * size_of::<Active>());
         self.chunks.push(Box::new([IDLE; CHUNK]));
+        self.room += CHUNK as u32;
     }
     #[inline]
     fn remove(&mut self, entry: u32, memory: &MemoryManager) {
         assert!(self.used > 0 && entry < self.fresh, "entry {entry} of {} active rows ends", self.used);
         self.used -= 1;
-        self.get_mut(entry).kept_next = self.free;
-        self.free = entry + 1;
-        if self.used == 0 {
-            (self.free, self.fresh) = (0, 0);
-            if self.chunks.len() > 1 {
-                self.shrink(memory);
-            }
+        if self.used > 0 {
+            self.get_mut(entry).kept_next = self.free;
+            self.free = entry + 1;
+            return;
+        }
+        (self.free, self.fresh) = (0, 0);
+        if self.chunks.len() > 1 {
+            self.shrink(memory);
         }
     }
     #[cold]
     fn shrink(&mut self, memory: &MemoryManager) {
         for _ in 0..CHUNKS_BACK.min(self.chunks.len() - 1) {
             self.chunks.pop();
+            self.room -= CHUNK as u32;
             memory.unaccount(Region::Data, CHUNK * size_of::<Active>());
         }
     }
@@ -228,18 +232,22 @@ impl Slots {
         *self.slot_mut(row) = ACTIVE | u64::from(entry);
         true
     }
-    /// The record of a row that has this lock and nothing else that an entry is for.
+    /// The entry and the record of a row that has this lock and nothing else that an entry is for.
     #[inline]
-    pub fn locked_only(&self, row: RowId, lock: u32) -> Option<Name> {
-        let active = self.active(row)?;
-        (*active == (Active { record: active.record, lock, ..IDLE })).then_some(Name(active.record))
+    pub fn locked_only(&self, row: RowId, lock: u32) -> Option<(u32, Name)> {
+        let word = *self.slot(row);
+        if word & ACTIVE == 0 {
+            return None;
+        }
+        let active = self.actives.get(word as u32);
+        let is_all = active.lock == lock && active.incomplete == 0 && active.kept_next == NOT_KEPT;
+        is_all.then_some((word as u32, Name(active.record)))
     }
     /// Such a row gives its lock back, and has this version.
     #[inline]
-    pub fn unlock_only(&mut self, row: RowId, head: RecRef, memory: &MemoryManager) {
+    pub fn unlock_only(&mut self, row: RowId, entry: u32, head: RecRef, memory: &MemoryManager) {
         let slot = self.slot_mut(row);
-        let entry = *slot as u32;
-        assert!(*slot & ACTIVE != 0 && !head.is_none(), "row {row:?} gives back a lock that it has not, for {head:?}");
+        assert!(*slot == ACTIVE | u64::from(entry), "row {row:?} gives back a lock that it has not");
         *slot = head.0;
         self.actives.remove(entry, memory);
     }

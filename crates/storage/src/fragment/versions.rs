@@ -11,7 +11,7 @@
 
 use apus_types::Epoch;
 
-use super::{Fragment, RowId, slots::Name};
+use super::{Fragment, RowId};
 use crate::{
     record::{Header, RecRef, SAME_ENTRIES, TOMBSTONE},
     trail::Point,
@@ -134,50 +134,51 @@ impl Fragment {
         (epoch, horizon): (Epoch, Epoch),
         is_holder: impl Fn(u64) -> bool,
     ) -> bool {
-        let Some(head) = self.slots.locked_only(row, lock).map(Name::head).filter(|head| !head.is_none()) else {
+        let Some((entry, name)) = self.slots.locked_only(row, lock) else { return false };
+        let head = name.head();
+        if head.is_none() {
             return false;
-        };
+        }
         let header = self.records.header(head);
         if header.is_pending() {
-            let below = header.previous;
-            let is_simple = match below {
-                RecRef::NONE => !header.is_tombstone(),
-                _ => (header.is_tombstone() || header.has_same_entries()) && self.is_plain(below),
-            };
-            if epoch > horizon || !is_simple {
+            assert!(is_holder(header.stamp), "row {row:?} is locked by {lock:x} and changed by {:x}", header.stamp);
+            if epoch > horizon {
                 return false;
             }
-            assert!(is_holder(header.stamp), "row {row:?} is locked by {lock:x} and changed by {:x}", header.stamp);
+            if header.is_tombstone() {
+                return self.end_deleted(row, entry, head, header.previous);
+            }
+            let is_first = header.previous.is_none();
+            if !is_first && !(header.has_same_entries() && self.records.free_plain(header.previous)) {
+                return false;
+            }
             self.trail.mark(Point::Commit);
             self.slots.note_changed(row);
-            if header.is_tombstone() {
-                self.end_deleted(row, head, below);
-                return true;
-            }
             self.records.settle(head, epoch, 0, RecRef::NONE);
-            if !below.is_none() {
-                self.records.free(below);
-            }
         }
-        self.slots.unlock_only(row, head, &self.memory);
+        self.slots.unlock_only(row, entry, head, &self.memory);
         true
     }
-    /// This version is committed, no delete, and the last one.
-    #[inline]
-    fn is_plain(&self, at: RecRef) -> bool {
-        let version = self.records.header(at);
-        !version.is_pending() && !version.is_tombstone() && version.previous.is_none()
-    }
-    /// Takes out a row of which nothing is left but a delete, above one version.
-    fn end_deleted(&mut self, row: RowId, head: RecRef, below: RecRef) {
+    /// Takes out a row of which nothing is left but a delete, if it is above one version.
+    fn end_deleted(&mut self, row: RowId, entry: u32, head: RecRef, below: RecRef) -> bool {
+        if below.is_none() {
+            return false;
+        }
+        let (version, bytes) = self.records.version(below);
+        if !version.is_plain() {
+            return false;
+        }
+        self.trail.mark(Point::Commit);
+        self.slots.note_changed(row);
         let mut image = std::mem::take(&mut self.image);
         image.clear();
-        image.extend_from_slice(self.records.bytes_of(below));
+        image.extend_from_slice(bytes);
         (0..self.indexes.len()).for_each(|index| self.remove_entry_of(index, row, &image));
         self.image = image;
         self.records.free(below);
-        self.slots.unlock_only(row, head, &self.memory);
+        self.slots.unlock_only(row, entry, head, &self.memory);
         self.remove_row(row);
+        true
     }
 
     fn note_kept(&mut self, row: RowId, epoch: Epoch) -> bool {
