@@ -442,7 +442,7 @@ impl Fragment {
         self.latest(row, writers).and_then(Version::image)
     }
     /// The newest version that is committed; a pending one counts when its writer says that it is decided.
-    #[inline]
+    #[inline(always)]
     fn latest(&self, row: RowId, writers: &impl Writers) -> Option<Version<'_>> {
         let version = self.version(self.slots.head(row))?;
         if !version.header.is_pending() {

@@ -458,7 +458,7 @@ impl Records {
         set_previous_in(record, previous);
     }
     /// The version is committed in this epoch, above what is named.
-    #[inline]
+    #[inline(always)]
     pub fn settle(&mut self, at: RecRef, epoch: Epoch, flags: u8, previous: RecRef) {
         let record = self.record_mut(at);
         let Some(head) = record.first_chunk_mut::<FIXED_BYTES>() else { panic!("record {at:?} has no header") };

@@ -35,8 +35,10 @@ impl Fragment {
 
     /// Adds the entries of a new image to these indexes.
     pub(super) fn index_version(&mut self, row: RowId, image: &[u8], changed: u128) -> Result<(), ErrorCode> {
-        let mut added = 0u128;
-        for i in (0..self.indexes.len()).filter(|i| changed & 1 << i != 0) {
+        let (mut added, mut left) = (0u128, changed);
+        while left != 0 {
+            let i = left.trailing_zeros() as usize;
+            left &= left - 1;
             let no = self.indexes[i].no;
             if self.schema.index_columns(no).is_none() {
                 continue;
@@ -62,7 +64,7 @@ impl Fragment {
         let index = &mut self.indexes[index];
         // Room for what this insert may need is taken beforehand, beside nodes that are free: splits, and a long key twice (entry and separator).
         let more = INDEX_STEP / 2 + 2 * entry.len();
-        while index.tree.bytes() - index.tree.spare_bytes() + more > index.accounted {
+        while index.tree.used_bytes() + more > index.accounted {
             if !self.memory.account(Region::Index, INDEX_STEP, false) {
                 return Err(ErrorCode::OutOfMemory);
             }
