@@ -203,7 +203,7 @@ impl Records {
         insert: bool,
     ) -> Result<RecRef, ErrorCode> {
         assert!(image.len() < 1 << 24, "an image of {} bytes", image.len());
-        let layout = u8::from(key.is_some()) * KEY | u8::from(!previous.is_none()) * PREVIOUS;
+        let layout = (u8::from(key.is_some()) * KEY) | (u8::from(!previous.is_none()) * PREVIOUS);
         let front = if previous.is_none() { FIXED_BYTES } else { HEADER_BYTES };
         let mut head = [0; HEADER_BYTES];
         head[..8].copy_from_slice(&stamp.to_le_bytes());

@@ -98,7 +98,7 @@ impl Fragment {
         let was_kept = self.slots.kept_next(row) != NOT_KEPT;
         let was_deleted = replaced.map_or(was_kept, |version| version.is_tombstone());
         let tombstone = u8::from(header.is_tombstone()) * TOMBSTONE;
-        self.records.settle(head, epoch, tombstone | u8::from(keep && as_below) * SAME_ENTRIES, below);
+        self.records.settle(head, epoch, tombstone | (u8::from(keep && as_below) * SAME_ENTRIES), below);
         self.drop_versions(row, header.previous, below, header.has_same_entries());
         self.count_deleted(was_deleted, tombstone != 0 && (keep || was_kept));
         if !keep {
@@ -148,8 +148,9 @@ impl Fragment {
             if header.is_tombstone() {
                 return self.end_deleted(row, entry, head, header.previous);
             }
-            let is_first = header.previous.is_none();
-            if !is_first && !(header.has_same_entries() && self.records.free_plain(header.previous)) {
+            let below = header.previous;
+            let is_alone = below.is_none() || (header.has_same_entries() && self.records.free_plain(below));
+            if !is_alone {
                 return false;
             }
             self.trail.mark(Point::Commit);
