@@ -118,9 +118,15 @@ impl BTree {
         self.nodes.bytes() + self.long.bytes() + self.long_bytes + self.separator.capacity() + self.raised.capacity()
     }
 
-    /// Bytes of nodes among them that have no keys yet, or none any more.
-    pub fn spare_bytes(&self) -> usize {
-        (self.nodes.room() - self.nodes.len()) * size_of::<Node>()
+    /// The same without nodes that have no keys yet, or none any more.
+    #[inline]
+    pub fn used_bytes(&self) -> usize {
+        let long = self.long.bytes() + self.long_bytes;
+        self.nodes.len() * size_of::<Node>()
+            + self.nodes.list_bytes()
+            + long
+            + self.separator.capacity()
+            + self.raised.capacity()
     }
 
     /// The row of a key.
@@ -255,7 +261,7 @@ impl BTree {
         }
         let head = head_of(key, usize::from(node.skip));
         if node.bare {
-            node.open(at, head, 0, value, &[]);
+            node.open_bare(at, head, value);
             let is_equal = |other: usize| other < node.len() && node.head(other) == head;
             if is_equal(at + 1) || is_equal(at.wrapping_sub(1)) {
                 node.choose_heads(keys);

@@ -14,7 +14,7 @@
 //!
 //! Entry key = encoded index columns, then the encoded primary key (index 0: the primary key alone). Rule: for every version that is
 //! linked to a row there is an entry, and for every entry there is such a version. The index of primary keys does not hold the keys, which the rows know. A reader that finds an entry therefore checks it
-//! against the version it may see ([`Fragment::entry_matches`]). Hidden unique-index tables have no ordered index.
+//! against the version it may see ([`Fragment::entry_matches`]). Hidden unique-index tables have no ordered index (module `indexes`).
 //!
 //! # Pages
 //!
@@ -25,6 +25,7 @@
 //! Only [`Fragment::insert_slot`] and its like, [`Fragment::push_pending`] and [`Fragment::build_index`] can be refused, and then change nothing. Commit, undo
 //! and everything after a prepare never need memory.
 
+mod indexes;
 mod keys;
 mod pages;
 mod slots;
@@ -35,7 +36,6 @@ use std::{ops::Bound, sync::Arc};
 use apus_types::{
     Epoch, ErrorCode, IndexNo, PartitionId, TableSchema,
     hash::{SecretHash, hash_key},
-    key,
     planted::{Bug, planted},
 };
 
@@ -43,7 +43,7 @@ use crate::{
     btree::{BTree, Range},
     hash_index::{HashIndex, prefetch_read},
     memory::{MemoryManager, Region},
-    record::{PENDING, RecRef, Records, SAME_ENTRIES, TOMBSTONE},
+    record::{Header, PENDING, RecRef, Records, SAME_ENTRIES, TOMBSTONE},
     row_key::{RowKey, RowKeys},
     trail::{Point, Trail},
 };
@@ -58,9 +58,6 @@ use self::{
 /// Names a row of a fragment until the row is reclaimed.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct RowId(pub u32);
-
-/// Index memory is taken from the manager in steps of this many bytes.
-const INDEX_STEP: usize = 32 << 10;
 
 struct Index {
     no: IndexNo,
@@ -88,6 +85,18 @@ pub struct Fragment {
     scratch: Vec<u8>,
     scratch_old: Vec<u8>,
     image: Vec<u8>,
+}
+
+/// A change of a row whose exclusive lock its writer has: [`Fragment::push`].
+#[derive(Clone, Copy, Debug)]
+pub struct Change<'i> {
+    /// `None`: the row is deleted.
+    pub image: Option<&'i [u8]>,
+    pub writer: u64,
+    /// The writer has the lock since just now, so nobody has an open change of the row.
+    pub fresh: bool,
+    /// The image was made from the row's newest one, and has its columns of the primary key.
+    pub keeps_key: bool,
 }
 
 /// Who knows what became of the writers of pending versions.
@@ -130,6 +139,23 @@ struct Newborn {
     key: Vec<u8>,
 }
 
+/// A version that somebody looks at.
+#[derive(Clone, Copy)]
+struct Version<'f> {
+    /// Its epoch, also where its rows are not stamped yet. Of a pending one nothing.
+    since: Epoch,
+    header: Header,
+    image: &'f [u8],
+}
+
+impl<'f> Version<'f> {
+    /// What it shows: `None` for a delete.
+    #[inline]
+    fn image(self) -> Option<&'f [u8]> {
+        (!self.header.is_tombstone()).then_some(self.image)
+    }
+}
+
 /// The keys of the rows of a fragment of which other parts are being changed.
 struct KeysOf<'f> {
     slots: &'f Slots,
@@ -143,8 +169,12 @@ impl<'f> KeysOf<'f> {
     /// The key of a row, or the image from which it can be made.
     #[inline]
     fn key_or_image(&self, row: RowId) -> Result<&'f [u8], &'f [u8]> {
-        let record = self.slots.holder(row);
-        if record.is_none() { Ok(&self.newborn.key) } else { self.records.key_or_image(record) }
+        self.key_or_image_in(self.slots.holder(row))
+    }
+    /// The same of a row whose record is known.
+    #[inline]
+    fn key_or_image_in(&self, holder: RecRef) -> Result<&'f [u8], &'f [u8]> {
+        if holder.is_none() { Ok(&self.newborn.key) } else { self.records.key_or_image(holder) }
     }
     #[inline]
     fn of(&self, row: RowId) -> RowKey<'f> {
@@ -174,6 +204,7 @@ macro_rules! keys_of {
         }
     };
 }
+use keys_of;
 
 impl Fragment {
     pub fn new(
@@ -262,15 +293,23 @@ impl Fragment {
         self.hash.find(hash, |row| self.has_key(RowId(row), key)).map(RowId)
     }
     /// First step of fetching ahead what a lookup by this hash will touch, so that the cache misses of many overlap: the place in
-    /// the hash index.
+    /// the hash index, which the second step wants to know.
     #[inline]
-    pub fn prefetch(&self, hash: u64) {
-        self.hash.prefetch(hash);
+    pub fn prefetch(&self, hash: u64) -> usize {
+        self.hash.prefetch(hash)
+    }
+    /// As [`Fragment::find`]; the row is probably this one.
+    #[inline]
+    pub fn find_near(&self, guess: Option<RowId>, key: &[u8], hash: u64) -> Option<RowId> {
+        match guess {
+            Some(row) if self.holds(row, key) => guess,
+            _ => self.find(key, hash),
+        }
     }
     /// Second step: the slot of the row that the hash names (perhaps of another key).
     #[inline]
-    pub fn prefetch_slot(&self, hash: u64) -> Option<RowId> {
-        let row = RowId(self.hash.candidate(hash)?);
+    pub fn prefetch_slot(&self, place: usize, hash: u64) -> Option<RowId> {
+        let row = RowId(self.hash.candidate(place, hash)?);
         prefetch_read(self.slots.place(row));
         Some(row)
     }
@@ -280,6 +319,15 @@ impl Fragment {
         if row.0 < self.slots.reached() {
             prefetch_read(self.slots.place(row));
         }
+    }
+    /// The second and third step of a row whose number is known; `false`: no row has it.
+    #[inline]
+    pub fn prefetch_used(&self, row: RowId) -> bool {
+        let name = self.slots.name_at(row);
+        if !name.holder().is_none() {
+            prefetch_read(self.records.place(name.holder()));
+        }
+        name.is_used()
     }
     /// Third step: its newest version.
     #[inline]
@@ -297,15 +345,19 @@ impl Fragment {
     }
     #[inline]
     fn has_key(&self, row: RowId, key: &[u8]) -> bool {
-        match keys_of!(self).key_or_image(row) {
+        self.has_key_in(self.slots.holder(row), key)
+    }
+    #[inline]
+    fn has_key_in(&self, holder: RecRef, key: &[u8]) -> bool {
+        match keys_of!(self).key_or_image_in(holder) {
             Ok(stored) => stored == key,
             Err(image) => self.keys.is_made(&self.schema, image, key),
         }
     }
-    /// The row's key can be made from this image.
+    /// The key of a row with this record can be made from this image.
     #[inline]
-    fn gives_key(&self, row: RowId, image: &[u8]) -> bool {
-        match keys_of!(self).key_or_image(row) {
+    fn gives_key(&self, holder: RecRef, image: &[u8]) -> bool {
+        match keys_of!(self).key_or_image_in(holder) {
             Ok(stored) => self.keys.gives(&self.schema, image, stored),
             Err(other) => self.keys.agree(&self.schema, image, other),
         }
@@ -314,7 +366,8 @@ impl Fragment {
     /// The row exists here and has this key: what names both means the same row as this replica.
     #[inline]
     pub fn holds(&self, row: RowId, key: &[u8]) -> bool {
-        self.slots.is_used(row) && self.has_key(row, key)
+        let name = self.slots.name_at(row);
+        name.is_used() && self.has_key_in(name.holder(), key)
     }
     /// Some row has this slot.
     pub fn is_used(&self, row: RowId) -> bool {
@@ -343,7 +396,7 @@ impl Fragment {
     #[inline]
     fn settle_newborn(&mut self) -> Result<(), ErrorCode> {
         if let Some(row) = self.newborn.row {
-            let record = self.records.alloc(Some(&self.newborn.key), &[], 0, RecRef::NONE, true)?;
+            let record = self.records.alloc(Some(&self.newborn.key), &[], (0, 0), RecRef::NONE, true)?;
             self.slots.set_head(row, record);
             self.slots.bare(row);
             self.newborn.row = None;
@@ -386,116 +439,133 @@ impl Fragment {
     /// The newest committed image; `None` when the row is not there for others.
     #[inline]
     pub fn committed(&self, row: RowId, writers: &impl Writers) -> Option<&[u8]> {
-        self.image_of(self.latest(row, writers).0)
+        self.latest(row, writers).and_then(Version::image)
     }
-    /// The newest version that is committed, and its epoch; pending ones count when their writer says that they are decided.
-    #[inline]
-    fn latest(&self, row: RowId, writers: &impl Writers) -> (RecRef, Epoch) {
-        let head = self.slots.head(row);
-        if head.is_none() {
-            return (head, Epoch(0));
+    /// The newest version that is committed; a pending one counts when its writer says that it is decided.
+    #[inline(always)]
+    fn latest(&self, row: RowId, writers: &impl Writers) -> Option<Version<'_>> {
+        let version = self.version(self.slots.head(row))?;
+        if !version.header.is_pending() {
+            return Some(version);
         }
-        let (flags, stamp) = self.records.stamp(head);
-        if flags & PENDING == 0 {
-            return (head, stamp);
-        }
-        match writers.decided(stamp.0) {
-            Some(epoch) => (head, epoch),
-            None => {
-                let below = self.below_pending(head);
-                (below, if below.is_none() { Epoch(0) } else { self.records.epoch(below) })
-            }
+        match writers.decided(version.header.stamp) {
+            Some(since) => Some(Version { since, ..version }),
+            None => self.below_pending(version.header.previous),
         }
     }
     /// The first version from `at` on that is not pending.
-    fn below_pending(&self, mut at: RecRef) -> RecRef {
-        while !at.is_none() && self.records.flags(at) & PENDING != 0 {
-            at = self.records.previous(at);
-        }
-        at
-    }
-    /// What a version shows: `None` for no version and for a delete.
     #[inline]
-    fn image_of(&self, at: RecRef) -> Option<&[u8]> {
-        if at.is_none() { None } else { self.records.bytes_without(at, TOMBSTONE) }
+    fn below_pending(&self, at: RecRef) -> Option<Version<'_>> {
+        let mut version = self.version(at)?;
+        while version.header.is_pending() {
+            version = self.version(version.header.previous)?;
+        }
+        Some(version)
+    }
+    #[inline(always)]
+    fn version(&self, at: RecRef) -> Option<Version<'_>> {
+        if at.is_none() {
+            return None;
+        }
+        let (header, image) = self.records.version(at);
+        Some(Version { since: Epoch(header.stamp), header, image })
+    }
+    /// Of a row that nobody has locked and of which nothing is remembered: the epoch of its newest version, and what that shows. `None` for a row
+    /// that has to be looked at.
+    #[inline]
+    pub fn settled(&self, row: RowId) -> Option<(Epoch, Option<&[u8]>)> {
+        let version = self.version(self.slots.idle(row)?.head())?;
+        (!version.header.is_pending()).then(|| (version.since, version.image()))
     }
     /// The newest image, pending ones included: what the holder of the exclusive lock sees.
     #[inline]
     pub fn newest(&self, row: RowId) -> Option<&[u8]> {
-        self.image_of(self.slots.head(row))
+        self.version(self.slots.head(row)).and_then(Version::image)
     }
     /// An image that the row has or may come to have: the newest pending one that is no delete, or the committed one.
     pub fn possible(&self, row: RowId) -> Option<&[u8]> {
-        let mut at = self.slots.head(row);
-        while !at.is_none() {
-            let flags = self.records.flags(at);
-            if flags & TOMBSTONE == 0 {
-                return Some(self.records.bytes_of(at));
-            }
-            if flags & PENDING == 0 {
-                return None;
-            }
-            at = self.records.previous(at);
+        let mut version = self.version(self.slots.head(row))?;
+        while version.header.is_pending() && version.header.is_tombstone() {
+            version = self.version(version.header.previous)?;
         }
-        None
+        version.image()
     }
     /// The image committed at or before `epoch`, for snapshot reads; right only for epochs not below the horizon of [`Fragment::commit`].
     pub fn committed_at(&self, row: RowId, epoch: Epoch, writers: &impl Writers) -> Option<&[u8]> {
-        let (mut at, mut since) = self.latest(row, writers);
-        while !at.is_none() && since > epoch && !planted(Bug::SnapshotShowsLatest) {
-            at = self.below_pending(self.records.previous(at));
-            if !at.is_none() {
-                since = self.records.epoch(at);
-            }
+        let mut version = self.latest(row, writers)?;
+        while version.since > epoch && !planted(Bug::SnapshotShowsLatest) {
+            version = self.below_pending(version.header.previous)?;
         }
-        self.image_of(at)
+        version.image()
+    }
+    /// The same, where the caller has just locked the row, if `fresh`: nobody else has an open change then.
+    ///
+    /// # Panics
+    /// If somebody has.
+    #[inline]
+    pub fn newest_locked(&self, row: RowId, fresh: bool) -> Option<&[u8]> {
+        let version = self.version(self.slots.head(row))?;
+        let is_open = version.header.is_pending();
+        assert!(!fresh || !is_open, "row {row:?} has a new holder and somebody else's change");
+        version.image()
     }
     /// Who wrote the row's pending versions, as named to [`Fragment::push_pending`]; `None`: there are none.
     #[inline]
     pub fn writer(&self, row: RowId) -> Option<u64> {
-        let at = self.slots.head(row);
-        (!at.is_none() && self.records.flags(at) & PENDING != 0).then(|| self.records.epoch(at).0)
+        let head = self.slots.head(row);
+        if head.is_none() {
+            return None;
+        }
+        let header = self.records.header(head);
+        header.is_pending().then_some(header.stamp)
     }
     #[inline]
     pub fn has_pending(&self, row: RowId) -> bool {
-        let at = self.slots.head(row);
-        !at.is_none() && self.records.flags(at) & PENDING != 0
+        self.writer(row).is_some()
     }
     /// Epoch of the newest committed version; 0: there is none.
     pub fn last_change(&self, row: RowId, writers: &impl Writers) -> Epoch {
-        self.latest(row, writers).1
+        self.latest(row, writers).map_or(Epoch(0), |version| version.since)
     }
 
     /// Puts a version on top of the row, not committed; `None` deletes. The caller holds the row's exclusive lock and names itself:
     /// readers ask [`Writers`] what became of `writer`.
     pub fn push_pending(&mut self, row: RowId, image: Option<&[u8]>, writer: u64) -> Result<(), ErrorCode> {
+        self.push(row, &Change { image, writer, fresh: false, keeps_key: false })
+    }
+    /// The same, with more that is known of the change.
+    ///
+    /// # Panics
+    /// If somebody else has an open change of a row that was just locked.
+    pub fn push(&mut self, row: RowId, change: &Change<'_>) -> Result<(), ErrorCode> {
+        let Change { image, writer, fresh, keeps_key } = *change;
         self.trail.mark(Point::Push);
-        let head = self.slots.head(row);
-        assert!(self.slots.is_used(row), "a change of row {row:?}, which does not exist");
-        let flags = PENDING | if image.is_none() { TOMBSTONE } else { 0 };
-        let record = match image {
-            Some(image) if self.gives_key(row, image) => {
-                self.records.alloc(None, image, flags, head, head.is_none())?
-            }
-            _ => {
-                let mut key = std::mem::take(&mut self.scratch);
-                key.clear();
-                key.extend_from_slice(&self.key(row));
-                let record = self.records.alloc(Some(&key), image.unwrap_or(&[]), flags, head, head.is_none());
-                self.scratch = key;
-                record?
-            }
+        let name = self.slots.name(row);
+        let head = name.head();
+        assert!(name.is_used(), "a change of row {row:?}, which does not exist");
+        let below = self.version(head);
+        let is_open = below.is_some_and(|version| version.header.is_pending());
+        assert!(!fresh || !is_open, "row {row:?} has a new holder and somebody else's change");
+        let changed = image.map_or(0, |image| self.changed_indexes(image, below));
+        let flags = match image {
+            None => PENDING | TOMBSTONE,
+            Some(_) if changed == 0 && below.is_some() => PENDING | SAME_ENTRIES,
+            Some(_) => PENDING,
         };
-        self.records.set_epoch(record, Epoch(writer));
-        if let Some(image) = image {
-            match self.index_version(row, image, head) {
-                Ok(false) => {}
-                Ok(true) => self.records.set_flags(record, flags | SAME_ENTRIES),
-                Err(code) => {
-                    self.records.free(record);
-                    return Err(code);
-                }
-            }
+        let gives_key = image.is_some_and(|image| match below {
+            Some(below) if !below.header.has_key() => keeps_key || self.keys.agree(&self.schema, image, below.image),
+            _ => self.gives_key(name.holder(), image),
+        });
+        let record = match image {
+            Some(image) if gives_key => self.records.alloc(None, image, (flags, writer), head, head.is_none())?,
+            _ => self.alloc_with_key(row, image.unwrap_or(&[]), (flags, writer), head)?,
+        };
+        if changed != 0
+            && let Some(image) = image
+            && let Err(code) = self.index_version(row, image, changed)
+        {
+            self.records.free(record);
+            return Err(code);
         }
         if head.is_none() {
             self.free_holder(row);
@@ -504,144 +574,52 @@ impl Fragment {
         Ok(())
     }
 
-    /// Adds the entries of a new image that the version below it does not have already; `true` if it has them all.
-    fn index_version(&mut self, row: RowId, image: &[u8], below: RecRef) -> Result<bool, ErrorCode> {
-        let (mut added, mut same) = (0u128, true);
-        for i in 0..self.indexes.len() {
-            let no = self.indexes[i].no;
-            let Some(columns) = self.schema.index_columns(no) else { continue };
-            if !below.is_none()
-                && self.records.flags(below) & TOMBSTONE == 0
-                && (no.0 == 0
-                    || planted(Bug::OrderedIndexStale)
-                    || key::same_columns(self.schema.layout(), columns, self.records.bytes_of(below), image))
-            {
-                continue;
-            }
-            same = false;
-            let mut entry = std::mem::take(&mut self.scratch);
-            let result = self.entry_key(no, row, image, &mut entry).and_then(|()| self.add_entry(i, &entry, row));
-            self.scratch = entry;
-            match result {
-                Ok(true) => added |= 1 << i,
-                Ok(false) => {}
-                Err(code) => {
-                    for j in (0..i).filter(|j| added & 1 << j != 0) {
-                        self.remove_entry_of(j, row, image);
-                    }
-                    return Err(code);
-                }
-            }
-        }
-        Ok(same)
-    }
-
-    fn add_entry(&mut self, index: usize, entry: &[u8], row: RowId) -> Result<bool, ErrorCode> {
-        let index = &mut self.indexes[index];
-        // Room for what this insert may need is taken beforehand, beside nodes that are free: splits, and a long key twice (entry and separator).
-        let more = INDEX_STEP / 2 + 2 * entry.len();
-        while index.tree.bytes() - index.tree.spare_bytes() + more > index.accounted {
-            if !self.memory.account(Region::Index, INDEX_STEP, false) {
-                return Err(ErrorCode::OutOfMemory);
-            }
-            index.accounted += INDEX_STEP;
-        }
-        let rows = keys_of!(self);
-        Ok(index.tree.insert(&rows, entry, row.0))
-    }
-
-    fn remove_entry_of(&mut self, index: usize, row: RowId, image: &[u8]) {
-        let mut entry = std::mem::take(&mut self.scratch);
-        let no = self.indexes[index].no;
-        if self.entry_key(no, row, image, &mut entry).is_ok() {
-            let rows = keys_of!(self);
-            self.indexes[index].tree.remove(&rows, &entry);
-        }
-        self.scratch = entry;
-        let index = &mut self.indexes[index];
-        while index.accounted > index.tree.bytes() + 4 * INDEX_STEP {
-            self.memory.unaccount(Region::Index, INDEX_STEP);
-            index.accounted -= INDEX_STEP;
-        }
-    }
-
-    /// Writes the entry key of `image` in index `no` into `out`.
-    fn entry_key(&self, no: IndexNo, row: RowId, image: &[u8], out: &mut Vec<u8>) -> Result<(), ErrorCode> {
-        out.clear();
-        if no.0 != 0 {
-            let index = self.schema.index(no).ok_or(ErrorCode::IndexNotFound)?;
-            key::encode_entry(&self.schema, index, image, out)?;
-        }
-        match keys_of!(self).key_or_image(row) {
-            Ok(key) => out.extend_from_slice(key),
-            Err(image) => out.extend_from_slice(&self.keys.make(&self.schema, image)),
-        }
-        Ok(())
-    }
-
-    /// Removes the entries of a version that is no longer linked, except those a remaining version has too.
-    fn unindex_version(&mut self, row: RowId, image: &[u8]) {
-        for i in 0..self.indexes.len() {
-            if !self.other_version_has(i, row, image) {
-                self.remove_entry_of(i, row, image);
-            }
-        }
-    }
-
-    fn other_version_has(&mut self, index: usize, row: RowId, image: &[u8]) -> bool {
-        let no = self.indexes[index].no;
-        let mut at = self.slots.head(row);
-        let (mut mine, mut other) = (std::mem::take(&mut self.scratch), std::mem::take(&mut self.scratch_old));
-        let mut found = false;
-        while !at.is_none() && !found {
-            if self.records.flags(at) & TOMBSTONE == 0 {
-                let version = self.records.bytes_of(at);
-                found = no.0 == 0
-                    || self
-                        .schema
-                        .index_columns(no)
-                        .is_some_and(|c| key::same_columns(self.schema.layout(), c, version, image))
-                    || (self.entry_key(no, row, image, &mut mine).is_ok()
-                        && self.entry_key(no, row, version, &mut other).is_ok()
-                        && mine == other);
-            }
-            at = self.records.previous(at);
-        }
-        (self.scratch, self.scratch_old) = (mine, other);
-        found
+    /// A record that has the row's key with it.
+    fn alloc_with_key(
+        &mut self,
+        row: RowId,
+        image: &[u8],
+        stamp: (u8, u64),
+        head: RecRef,
+    ) -> Result<RecRef, ErrorCode> {
+        let mut key = std::mem::take(&mut self.scratch);
+        key.clear();
+        key.extend_from_slice(&self.key(row));
+        let record = self.records.alloc(Some(&key), image, stamp, head, head.is_none());
+        self.scratch = key;
+        record
     }
 
     /// Frees a record that has been unlinked from the row, unless the row needs it for its key, with the entries only it needed. `covered`: a version that stays has the same
     /// entries ([`SAME_ENTRIES`]).
     fn drop_version(&mut self, row: RowId, record: RecRef, covered: bool) {
-        if !covered && self.records.flags(record) & TOMBSTONE == 0 && !self.indexes.is_empty() {
-            // The image is copied out because the indexes are changed while it is read.
-            let mut image = std::mem::take(&mut self.image);
-            image.clear();
-            image.extend_from_slice(self.records.bytes_of(record));
-            self.unindex_version(row, &image);
-            self.image = image;
+        if !covered && !self.indexes.is_empty() {
+            let (header, image) = self.records.version(record);
+            if !header.is_tombstone() {
+                // The image is copied out because the indexes are changed while it is read.
+                self.image.clear();
+                self.image.extend_from_slice(image);
+                let image = std::mem::take(&mut self.image);
+                self.unindex_version(row, &image);
+                self.image = image;
+            }
         }
         if record != self.slots.holder(row) {
             self.records.free(record);
         }
     }
 
-    #[inline]
-    fn has_entries_of_below(&self, record: RecRef) -> bool {
-        self.records.flags(record) & SAME_ENTRIES != 0
-    }
-
     /// Undoes the newest pending version.
     pub fn pop_pending(&mut self, row: RowId) {
         self.trail.mark(Point::Undo);
         let head = self.slots.head(row);
-        assert!(self.has_pending(row), "undo of a row without a pending version");
-        match self.records.previous(head) {
+        let header = (!head.is_none()).then(|| self.records.header(head)).filter(Header::is_pending);
+        let header = header.unwrap_or_else(|| panic!("undo of row {row:?} without a pending version"));
+        match header.previous {
             RecRef::NONE => self.slots.bare(row),
             previous => self.slots.set_head(row, previous),
         }
-        self.drop_version(row, head, self.has_entries_of_below(head));
+        self.drop_version(row, head, header.has_same_entries());
     }
 
     /// The lock word. What it becomes is looked at by [`Fragment::reclaim`].
@@ -652,6 +630,11 @@ impl Fragment {
     #[inline]
     pub fn lock_word_of(&self, row: RowId) -> u32 {
         self.slots.lock(row)
+    }
+    /// Gives this lock word to a row that nobody has locked and of which nothing is remembered; `false`: it is not such a row.
+    #[inline]
+    pub fn lock_idle(&mut self, row: RowId, word: u32) -> bool {
+        self.slots.lock_idle(row, word, &self.memory)
     }
     /// Changes committed here and not yet known to be complete in the cluster.
     #[inline]
@@ -670,8 +653,8 @@ impl Fragment {
 
     /// Removes the row if nothing is left of it: no version, no lock, nothing incomplete, no visit of [`Fragment::collect`] to come.
     pub fn reclaim(&mut self, row: RowId) -> bool {
-        self.slots.settle(row, &self.memory);
-        if !self.slots.is_idle(row) || !self.slots.is_used(row) || !self.slots.head(row).is_none() {
+        let name = self.slots.settle(row, &self.memory);
+        if !name.is_some_and(|name| name.is_used() && name.head().is_none()) {
             return false;
         }
         self.remove_row(row);
@@ -690,9 +673,9 @@ impl Fragment {
         assert!(lock == 0, "row {row:?} is replaced by its primary and is locked here: {lock}");
         assert!(!self.has_pending(row), "row {row:?} is replaced by its primary and has an open change here");
         assert!(head.is_none() || self.is_tombstone(head), "row {row:?} is replaced by its primary and lives here");
-        let epoch = if head.is_none() { Epoch(0) } else { self.records.epoch(head) };
+        let epoch = if head.is_none() { 0 } else { self.records.header(head).stamp };
         self.take_out(row);
-        epoch
+        Epoch(epoch)
     }
 
     /// Gives up a row that this replica has read back from its own disk and its primary has not any more, with all its versions. Nobody reads
@@ -713,7 +696,7 @@ impl Fragment {
         let mut at = self.slots.head(row);
         self.slots.bare(row);
         while !at.is_none() {
-            let previous = self.records.previous(at);
+            let previous = self.records.header(at).previous;
             self.drop_version(row, at, false);
             at = previous;
         }
@@ -772,58 +755,14 @@ impl Fragment {
         scratch: &mut Vec<u8>,
     ) -> bool {
         let Some(entry) = entry.0 else { return true };
-        let mut at = self.slots.head(row);
-        let mut below = self.records.previous(at);
-        while !below.is_none() && self.has_entries_of_below(at) {
-            (at, below) = (below, self.records.previous(below));
+        let mut version = self.records.header(self.slots.head(row));
+        while !version.previous.is_none() && version.has_same_entries() {
+            version = self.records.header(version.previous);
         }
-        if below.is_none() {
+        if version.previous.is_none() {
             return true; // every version has the same entries
         }
         self.entry_key(index, row, image, scratch).is_ok() && scratch == entry
-    }
-
-    /// Makes an empty ordered index that writes maintain from now on; its definition must be in the schema. Fill it with
-    /// [`Fragment::build_index`].
-    pub fn add_index(&mut self, index: IndexNo) {
-        if self.indexes.iter().all(|i| i.no != index) {
-            let tree = if index.0 == 0 { BTree::without_keys() } else { BTree::new() };
-            self.indexes.push(Index { no: index, tree, accounted: 0 });
-        }
-    }
-
-    /// Adds the entries of the rows from `from` on, at most `budget` rows; returns where to go on. Entries that writes have added
-    /// meanwhile are left as they are.
-    pub fn build_index(&mut self, index: IndexNo, from: RowId, budget: usize) -> Result<Option<RowId>, ErrorCode> {
-        self.trail.mark(Point::Build);
-        let Some(i) = self.indexes.iter().position(|i| i.no == index) else { return Err(ErrorCode::IndexNotFound) };
-        let mut next = self.next_row(from);
-        for _ in 0..budget {
-            let Some(row) = next else { return Ok(None) };
-            let mut at = self.slots.head(row);
-            while !at.is_none() {
-                // What was alike in the other indexes may differ in this one.
-                let flags = self.records.flags(at) & !SAME_ENTRIES;
-                self.records.set_flags(at, flags);
-                if flags & TOMBSTONE == 0 {
-                    let mut entry = std::mem::take(&mut self.scratch);
-                    let made = self.entry_key(index, row, self.records.bytes_of(at), &mut entry);
-                    let added = made.and_then(|()| self.add_entry(i, &entry, row));
-                    self.scratch = entry;
-                    added?;
-                }
-                at = self.records.previous(at);
-            }
-            next = self.next_row(RowId(row.0 + 1));
-        }
-        Ok(next)
-    }
-
-    pub fn drop_index(&mut self, index: IndexNo) {
-        if let Some(i) = self.indexes.iter().position(|i| i.no == index) {
-            let index = self.indexes.swap_remove(i);
-            self.memory.unaccount(Region::Index, index.accounted);
-        }
     }
 
     /// Sum over the committed rows that is equal on replicas with equal content in equal slots.
@@ -866,17 +805,17 @@ impl Fragment {
             records += u64::from(at.is_none() && self.newborn.row != Some(row));
             while !at.is_none() {
                 records += 1;
-                if self.records.flags(at) & TOMBSTONE == 0 {
+                let (header, image) = self.records.version(at);
+                if !header.is_tombstone() {
                     for (i, index) in self.indexes.iter().enumerate() {
-                        self.entry_key(index.no, row, self.records.bytes_of(at), &mut entry)
-                            .map_err(|e| e.to_string())?;
+                        self.entry_key(index.no, row, image, &mut entry).map_err(|e| e.to_string())?;
                         if index.tree.get(&keys_of!(self), &entry) != Some(row.0) {
                             return Err(format!("row {row:?} has no entry in index {}", index.no));
                         }
                         expected[i].insert(entry.clone());
                     }
                 }
-                at = self.records.previous(at);
+                at = header.previous;
             }
         }
         if records != self.records.count() {

@@ -137,16 +137,18 @@ impl HashIndex {
         if wide < self.buckets.used { wide } else { wide & (self.round - 1) }
     }
 
-    /// Has the bucket fetched into the cache, so that a later lookup finds it there.
+    /// Has the bucket fetched into the cache, so that a later lookup finds it there. Gives its place, for [`HashIndex::candidate`].
     #[inline]
-    pub fn prefetch(&self, hash: u64) {
-        prefetch_read(self.buckets.get(self.home(hash as u32)));
+    pub fn prefetch(&self, hash: u64) -> usize {
+        let place = self.home(hash as u32);
+        prefetch_read(self.buckets.get(place));
+        place
     }
 
-    /// A row whose hash agrees, probably the one with the key: to fetch what a lookup will need.
+    /// A row of the bucket whose hash agrees, probably the one with the key: to fetch what a lookup will need.
     #[inline]
-    pub fn candidate(&self, hash: u64) -> Option<u32> {
-        let bucket = self.buckets.get(self.home(hash as u32));
+    pub fn candidate(&self, place: usize, hash: u64) -> Option<u32> {
+        let bucket = self.buckets.get(place);
         let same = bucket.with_hash(hash as u32);
         (same != 0).then(|| bucket.rows[same.trailing_zeros() as usize])
     }

@@ -274,6 +274,12 @@ impl Locks {
         head.holders.place(owner).map(|_| mode)
     }
 
+    /// The word of a row that `owner` holds exclusively and for which nobody waits.
+    #[inline]
+    pub fn sole(owner: u32) -> u32 {
+        assert!(owner <= OWNER_MAX, "lock owner {owner} out of range");
+        SOLE | owner
+    }
     /// Somebody other than `owner` holds the row, or waits for it with somebody.
     #[inline]
     pub fn is_contended(word: u32, owner: u32) -> bool {

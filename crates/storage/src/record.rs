@@ -38,6 +38,8 @@ pub const SAME_ENTRIES: u8 = 4;
 const PREVIOUS: u8 = 8;
 /// The key is stored.
 const KEY: u8 = 16;
+/// What the flags say of the record, and not of the version.
+const LAYOUT: u8 = PREVIOUS | KEY;
 /// Only in records that are free.
 const FREED: u8 = 128;
 
@@ -72,24 +74,72 @@ pub struct RecRef(pub u64);
 
 impl RecRef {
     pub const NONE: RecRef = RecRef(0);
+    #[inline]
     pub fn is_none(self) -> bool {
         self.0 == 0
     }
     fn small(page: u32, offset: u32) -> RecRef {
         RecRef((u64::from(page) + 1) << 32 | u64::from(offset))
     }
+    /// Of a small record. None has page `usize::MAX`, which does not exist.
+    #[inline]
     fn page(self) -> usize {
-        (self.0 >> 32) as usize - 1
+        ((self.0 >> 32) as usize).wrapping_sub(1)
     }
+    #[inline]
     fn offset(self) -> usize {
         self.0 as u32 as usize
     }
 }
 
+/// What a record says of its version, read at once.
+#[derive(Clone, Copy, Debug)]
+pub struct Header {
+    /// Its epoch, or its writer.
+    pub stamp: u64,
+    /// The version below it.
+    pub previous: RecRef,
+    flags: u8,
+}
+
+impl Header {
+    #[inline]
+    pub fn is_pending(&self) -> bool {
+        self.flags & PENDING != 0
+    }
+    #[inline]
+    pub fn is_tombstone(&self) -> bool {
+        self.flags & TOMBSTONE != 0
+    }
+    /// The key is stored.
+    #[inline]
+    pub fn has_key(&self) -> bool {
+        self.flags & KEY != 0
+    }
+    /// It has the entries of the version right below it.
+    #[inline]
+    pub fn has_same_entries(&self) -> bool {
+        self.flags & SAME_ENTRIES != 0
+    }
+    /// It is committed, no delete, and the last one.
+    #[inline]
+    pub fn is_plain(&self) -> bool {
+        self.flags & (PENDING | TOMBSTONE) == 0 && self.previous.is_none()
+    }
+    /// Of the newest committed version: when nobody can see an older state any more, there is something to free.
+    pub fn needs_visit(&self) -> bool {
+        !self.previous.is_none() || self.is_tombstone()
+    }
+    /// For [`Records::set_flags`].
+    #[inline]
+    pub fn without_same_entries(&self) -> u8 {
+        self.flags & !SAME_ENTRIES
+    }
+}
+
+/// What is known of a page.
 #[derive(Debug)]
 struct SlabPage {
-    /// `None`: given back, the number is free.
-    page: Option<Page>,
     class: u8,
     is_listed: bool,
     used: u32,
@@ -107,7 +157,10 @@ struct SlabPage {
 #[derive(Debug)]
 pub struct Records {
     memory: Arc<MemoryManager>,
-    pages: Vec<SlabPage>,
+    /// `None`: given back, the number is free.
+    pages: Vec<Option<Page>>,
+    /// Of each page.
+    slabs: Vec<SlabPage>,
     free_pages: Vec<u32>,
     /// Of each class the first page with room.
     with_room: [u32; CLASSES],
@@ -122,6 +175,7 @@ impl Records {
         Records {
             memory,
             pages: Vec::new(),
+            slabs: Vec::new(),
             free_pages: Vec::new(),
             with_room: [NO_PAGE; CLASSES],
             large: Vec::new(),
@@ -144,64 +198,65 @@ impl Records {
         &mut self,
         key: Option<&[u8]>,
         image: &[u8],
-        flags: u8,
+        (flags, stamp): (u8, u64),
         previous: RecRef,
         insert: bool,
     ) -> Result<RecRef, ErrorCode> {
-        let with_previous = !previous.is_none();
-        let key_bytes = key.map_or(0, |key| 2 + key.len());
-        let size = FIXED_BYTES + if with_previous { REF_BYTES } else { 0 } + key_bytes + image.len();
         assert!(image.len() < 1 << 24, "an image of {} bytes", image.len());
-        let at = if size > PAGE_BYTES { self.alloc_large(size, insert)? } else { self.alloc_small(size, insert)? };
-        let layout = if with_previous { PREVIOUS } else { 0 } | if key.is_some() { KEY } else { 0 };
-        let record = &mut self.record_mut(at)[..size];
-        record[8..12].copy_from_slice(&(image.len() as u32 | u32::from(flags | layout) << 24).to_le_bytes());
-        let mut end = FIXED_BYTES;
-        if with_previous {
-            record[end..end + REF_BYTES].copy_from_slice(&previous.0.to_le_bytes());
-            end += REF_BYTES;
+        let layout = (u8::from(key.is_some()) * KEY) | (u8::from(!previous.is_none()) * PREVIOUS);
+        let front = if previous.is_none() { FIXED_BYTES } else { HEADER_BYTES };
+        let mut head = [0; HEADER_BYTES];
+        head[..8].copy_from_slice(&stamp.to_le_bytes());
+        head[8..12].copy_from_slice(&(image.len() as u32 | u32::from(flags | layout) << 24).to_le_bytes());
+        head[12..].copy_from_slice(&previous.0.to_le_bytes());
+        let key_bytes = key.map_or(0, |key| 2 + key.len());
+        let size = front + key_bytes + image.len();
+        if size > PAGE_BYTES {
+            let at = self.alloc_large(size, insert)?;
+            self.count += 1;
+            write_record(self.record_mut(at), &head[..front], key, image);
+            return Ok(at);
         }
-        if let Some(key) = key {
-            record[end..end + 2].copy_from_slice(&(key.len() as u16).to_le_bytes());
-            record[end + 2..end + key_bytes].copy_from_slice(key);
-            end += key_bytes;
-        }
-        record[end..].copy_from_slice(image);
-        self.count += 1;
-        Ok(at)
-    }
-
-    fn alloc_small(&mut self, size: usize, insert: bool) -> Result<RecRef, ErrorCode> {
-        let (class, size) = class_of(size, self.bytes >= FINE_BYTES);
+        let (class, room) = class_of(size, self.bytes >= FINE_BYTES);
         let number = match self.with_room[class] {
-            NO_PAGE => self.add_page(class, size, insert)?,
+            NO_PAGE => self.add_page(class, room, insert)?,
             number => number,
         };
-        let slab = &mut self.pages[number as usize];
-        let page = slab.page.as_mut().expect("listed page without memory");
+        let slab = &mut self.slabs[number as usize];
+        let page = self.pages[number as usize].as_deref_mut().expect("listed page without memory");
         let offset = if slab.free != NO_OFFSET {
             let offset = slab.free;
-            slab.free = word(&page[..], offset as usize);
+            slab.free = word(page, offset as usize);
             offset
         } else {
             let offset = slab.fresh;
-            slab.fresh += size;
+            slab.fresh += room;
             offset
         };
         slab.used += 1;
-        assert!(offset + size <= PAGE_BYTES as u32 && slab.size == size, "a record at {offset} goes beyond its page");
-        assert!(slab.used * size <= slab.fresh, "{} records in {} bytes", slab.used, slab.fresh);
-        if slab.free == NO_OFFSET && (slab.fresh + size) as usize > PAGE_BYTES {
+        assert!(slab.size == room, "a record of {room} bytes goes into a page of records of {}", slab.size);
+        assert!(slab.used * room <= slab.fresh, "{} records in {} bytes", slab.used, slab.fresh);
+        let is_full = slab.free == NO_OFFSET && (slab.fresh + room) as usize > PAGE_BYTES;
+        let record = &mut page[offset as usize..offset as usize + size];
+        match (record.first_chunk_mut::<HEADER_BYTES>(), key) {
+            (Some(place), None) => {
+                *place = head; // what is too much is written over
+                record[front..].copy_from_slice(image);
+            }
+            _ => write_record(record, &head[..front], key, image),
+        }
+        self.count += 1;
+        if is_full {
             self.unlist(number);
         }
         Ok(RecRef::small(number, offset))
     }
 
+    #[cold]
     fn add_page(&mut self, class: usize, size: u32, insert: bool) -> Result<u32, ErrorCode> {
         let page = self.memory.alloc_page(Region::Data, insert).ok_or(ErrorCode::OutOfMemory)?;
         self.bytes += PAGE_BYTES as u64;
         let slab = SlabPage {
-            page: Some(page),
             class: class as u8,
             is_listed: false,
             used: 0,
@@ -213,11 +268,13 @@ impl Records {
         };
         let number = match self.free_pages.pop() {
             Some(number) => {
-                self.pages[number as usize] = slab;
+                self.slabs[number as usize] = slab;
+                self.pages[number as usize] = Some(page);
                 number
             }
             None => {
-                self.pages.push(slab);
+                self.slabs.push(slab);
+                self.pages.push(Some(page));
                 (self.pages.len() - 1) as u32
             }
         };
@@ -225,30 +282,41 @@ impl Records {
         Ok(number)
     }
 
+    /// Frees a version that is committed, no delete, and has none below it; `false`: it is not, and stays.
+    #[inline]
+    pub fn free_plain(&mut self, at: RecRef) -> bool {
+        let is_plain = self.header(at).is_plain();
+        if is_plain {
+            self.free(at);
+        }
+        is_plain
+    }
+
     /// Puts a page at the beginning of its class's list.
     fn list(&mut self, number: u32) {
-        let slab = &mut self.pages[number as usize];
+        let slab = &mut self.slabs[number as usize];
         let first = std::mem::replace(&mut self.with_room[usize::from(slab.class)], number);
         assert!(!slab.is_listed, "page {number} is listed twice");
         (slab.is_listed, slab.before, slab.after) = (true, NO_PAGE, first);
-        if let Some(next) = self.pages.get_mut(first as usize) {
+        if let Some(next) = self.slabs.get_mut(first as usize) {
             next.before = number;
         }
     }
     fn unlist(&mut self, number: u32) {
-        let slab = &mut self.pages[number as usize];
+        let slab = &mut self.slabs[number as usize];
         let (class, before, after) = (usize::from(slab.class), slab.before, slab.after);
         assert!(slab.is_listed, "page {number} is not listed");
         slab.is_listed = false;
-        match self.pages.get_mut(before as usize) {
+        match self.slabs.get_mut(before as usize) {
             Some(neighbour) => neighbour.after = after,
             None => self.with_room[class] = after,
         }
-        if let Some(neighbour) = self.pages.get_mut(after as usize) {
+        if let Some(neighbour) = self.slabs.get_mut(after as usize) {
             neighbour.before = before;
         }
     }
 
+    #[cold]
     fn alloc_large(&mut self, size: usize, insert: bool) -> Result<RecRef, ErrorCode> {
         if !self.memory.account(Region::Data, size, insert) {
             return Err(ErrorCode::OutOfMemory);
@@ -272,61 +340,81 @@ impl Records {
         assert!(!at.is_none() && self.count > 0, "a record is freed that does not exist: {at:?}");
         self.count -= 1;
         if at.0 & LARGE != 0 {
-            let number = ((at.0 & !LARGE) >> 32) as usize - 1;
-            let block = self.large[number].take().expect("large record freed twice");
-            self.memory.unaccount(Region::Data, block.len());
-            self.bytes -= block.len() as u64;
-            self.free_large.push(number as u32);
-            return;
+            return self.free_large(at);
         }
-        let number = at.page();
-        let slab = &mut self.pages[number];
-        let page = slab.page.as_mut().expect("record freed in a page that was given back");
-        let record = &mut page[at.offset()..];
-        assert!(record[FLAGS_AT] & FREED == 0, "record {at:?} is freed twice");
-        record[FLAGS_AT] = FREED;
-        record[..4].copy_from_slice(&slab.free.to_le_bytes());
-        slab.free = at.offset() as u32;
-        assert!(slab.used > 0 && (at.offset() as u32) < slab.fresh, "a record is freed where none was made: {at:?}");
+        let (number, offset) = (at.page(), at.offset());
+        let page = self.pages[number].as_deref_mut().expect("record freed in a page that was given back");
+        let slab = &mut self.slabs[number];
+        let Some(head) = page[offset..].first_chunk_mut::<FIXED_BYTES>() else {
+            panic!("a record is freed that goes beyond its page: {at:?}")
+        };
+        assert!(head[FLAGS_AT] & FREED == 0, "record {at:?} is freed twice");
+        head[FLAGS_AT] = FREED;
+        head[..4].copy_from_slice(&slab.free.to_le_bytes());
+        assert!(slab.used > 0 && (offset as u32) < slab.fresh, "a record is freed where none was made: {at:?}");
+        slab.free = offset as u32;
         slab.used -= 1;
-        let (used, is_listed) = (slab.used, slab.is_listed);
-        if !is_listed {
+        if slab.used == 0 || !slab.is_listed {
+            self.note_room(number);
+        }
+    }
+
+    /// A page has room again, or nothing in it.
+    fn note_room(&mut self, number: usize) {
+        if !self.slabs[number].is_listed {
             self.list(number as u32);
         }
         // The last page with room stays, so that one row coming and going does not cost a page each time.
-        let slab = &self.pages[number];
-        if used == 0 && (slab.before != NO_PAGE || slab.after != NO_PAGE) {
+        let slab = &self.slabs[number];
+        if slab.used == 0 && (slab.before != NO_PAGE || slab.after != NO_PAGE) {
             self.give_back(number);
         }
     }
 
+    #[cold]
+    fn free_large(&mut self, at: RecRef) {
+        let number = ((at.0 & !LARGE) >> 32) as usize - 1;
+        let block = self.large[number].take().expect("large record freed twice");
+        self.memory.unaccount(Region::Data, block.len());
+        self.bytes -= block.len() as u64;
+        self.free_large.push(number as u32);
+    }
+
     fn give_back(&mut self, number: usize) {
         self.unlist(number as u32);
-        let slab = &mut self.pages[number];
-        let page = slab.page.take().expect("page given back twice");
-        assert!(slab.used == 0, "a page with {} records is given back", slab.used);
+        let page = self.pages[number].take().expect("page given back twice");
+        let used = self.slabs[number].used;
+        assert!(used == 0, "a page with {used} records is given back");
         self.memory.free_page(Region::Data, page);
         self.bytes -= PAGE_BYTES as u64;
         self.free_pages.push(number as u32);
     }
 
-    #[inline]
+    #[inline(always)]
     fn record(&self, at: RecRef) -> &[u8] {
         if at.0 & LARGE != 0 {
-            let number = ((at.0 & !LARGE) >> 32) as usize - 1;
-            return self.large[number].as_deref().expect("reference to a freed large record");
+            return self.large_record(at);
         }
-        let page = self.pages[at.page()].page.as_deref().expect("reference to a record in a freed page");
+        let page = self.pages[at.page()].as_deref().expect("reference to a record in a freed page");
         &page[at.offset()..]
     }
-    #[inline]
+    #[cold]
+    fn large_record(&self, at: RecRef) -> &[u8] {
+        let number = ((at.0 & !LARGE) >> 32) as usize - 1;
+        self.large[number].as_deref().expect("reference to a freed large record")
+    }
+    #[inline(always)]
     fn record_mut(&mut self, at: RecRef) -> &mut [u8] {
         if at.0 & LARGE != 0 {
-            let number = ((at.0 & !LARGE) >> 32) as usize - 1;
-            return self.large[number].as_deref_mut().expect("reference to a freed large record");
+            return self.large_record_mut(at);
         }
-        let page = self.pages[at.page()].page.as_deref_mut().expect("reference to a record in a freed page");
+        let page = self.pages[at.page()].as_deref_mut().expect("reference to a record in a freed page");
         &mut page[at.offset()..]
+    }
+    #[cold]
+    fn large_record_mut(&mut self, at: RecRef) -> &mut [u8] {
+        let number = ((at.0 & !LARGE) >> 32) as usize - 1;
+        self.large[number].as_deref_mut().expect("reference to a freed large record")
     }
 
     /// Where the record begins, for a prefetch: nothing of it is read.
@@ -348,49 +436,66 @@ impl Records {
         let from = key_at(record);
         Ok(&record[from..from + key_length(record, from)])
     }
-    #[inline]
-    pub fn flags(&self, at: RecRef) -> u8 {
-        self.record(at)[FLAGS_AT]
+    /// Flags, stamp and the version below, read at once.
+    #[inline(always)]
+    pub fn header(&self, at: RecRef) -> Header {
+        header_of(self.record(at))
     }
-    /// Its flags and its epoch, or its writer.
-    #[inline]
-    pub fn stamp(&self, at: RecRef) -> (u8, Epoch) {
+    /// The header with the image.
+    #[inline(always)]
+    pub fn version(&self, at: RecRef) -> (Header, &[u8]) {
         let record = self.record(at);
-        (record[FLAGS_AT], Epoch(long(record, 0)))
-    }
-    /// Its bytes, unless it has one of these flags.
-    #[inline]
-    pub fn bytes_without(&self, at: RecRef, flags: u8) -> Option<&[u8]> {
-        let record = self.record(at);
-        (record[FLAGS_AT] & flags == 0).then(|| image_of(record))
+        (header_of(record), image_of(record))
     }
     /// Sets what the flags say of the version.
     pub fn set_flags(&mut self, at: RecRef, flags: u8) {
         let old = &mut self.record_mut(at)[FLAGS_AT];
-        *old = *old & (PREVIOUS | KEY) | flags & !(PREVIOUS | KEY);
-    }
-    #[inline]
-    pub fn previous(&self, at: RecRef) -> RecRef {
-        let record = self.record(at);
-        RecRef(if record[FLAGS_AT] & PREVIOUS == 0 { 0 } else { long(record, FIXED_BYTES) })
+        *old = *old & LAYOUT | flags & !LAYOUT;
     }
     /// Only a record that was made with a previous version may get one.
     pub fn set_previous(&mut self, at: RecRef, previous: RecRef) {
         let record = self.record_mut(at);
-        if record[FLAGS_AT] & PREVIOUS == 0 {
-            assert!(previous.is_none(), "record {at:?} has no place for a previous version");
-            return;
-        }
-        record[FIXED_BYTES..FIXED_BYTES + REF_BYTES].copy_from_slice(&previous.0.to_le_bytes());
+        set_previous_in(record, previous);
     }
-    pub fn epoch(&self, at: RecRef) -> Epoch {
-        Epoch(long(self.record(at), 0))
-    }
-    pub fn set_epoch(&mut self, at: RecRef, epoch: Epoch) {
-        self.record_mut(at)[0..8].copy_from_slice(&epoch.0.to_le_bytes());
+    /// The version is committed in this epoch, above what is named.
+    #[inline(always)]
+    pub fn settle(&mut self, at: RecRef, epoch: Epoch, flags: u8, previous: RecRef) {
+        let record = self.record_mut(at);
+        let Some(head) = record.first_chunk_mut::<FIXED_BYTES>() else { panic!("record {at:?} has no header") };
+        head[..8].copy_from_slice(&epoch.0.to_le_bytes());
+        head[FLAGS_AT] = head[FLAGS_AT] & LAYOUT | flags & !LAYOUT;
+        set_previous_in(record, previous);
     }
 }
 
+/// Puts a record together.
+fn write_record(record: &mut [u8], head: &[u8], key: Option<&[u8]>, image: &[u8]) {
+    let (front, rest) = record.split_at_mut(head.len());
+    front.copy_from_slice(head);
+    let key_bytes = key.map_or(0, |key| 2 + key.len());
+    if let Some(key) = key {
+        rest[..2].copy_from_slice(&(key.len() as u16).to_le_bytes());
+        rest[2..key_bytes].copy_from_slice(key);
+    }
+    rest[key_bytes..key_bytes + image.len()].copy_from_slice(image);
+}
+
+#[inline(always)]
+fn header_of(record: &[u8]) -> Header {
+    let Some(head) = record.first_chunk::<FIXED_BYTES>() else { panic!("a record of {} bytes", record.len()) };
+    let flags = head[FLAGS_AT];
+    let previous = if flags & PREVIOUS == 0 { 0 } else { long(record, FIXED_BYTES) };
+    let stamp = head.first_chunk().map_or(0, |stamp| u64::from_le_bytes(*stamp));
+    Header { stamp, previous: RecRef(previous), flags }
+}
+#[inline]
+fn set_previous_in(record: &mut [u8], previous: RecRef) {
+    if record[FLAGS_AT] & PREVIOUS == 0 {
+        assert!(previous.is_none(), "a record has no place for a previous version, {previous:?}");
+        return;
+    }
+    record[FIXED_BYTES..HEADER_BYTES].copy_from_slice(&previous.0.to_le_bytes());
+}
 /// Where the length of the key is, or the image if there is no key.
 #[inline]
 fn front(record: &[u8]) -> usize {
@@ -425,8 +530,8 @@ impl Records {
     /// Frees so many pages or large records at most, of a fragment that nobody will use again. `true`: nothing is left.
     pub fn give_up(&mut self, most: usize) -> bool {
         for _ in 0..most {
-            if let Some(slab) = self.pages.pop() {
-                slab.page.into_iter().for_each(|page| self.memory.free_page(Region::Data, page));
+            if let Some(page) = self.pages.pop() {
+                page.into_iter().for_each(|page| self.memory.free_page(Region::Data, page));
             } else if let Some(block) = self.large.pop() {
                 self.memory.unaccount(Region::Data, block.map_or(0, |block| block.len()));
             } else {
@@ -439,10 +544,8 @@ impl Records {
 
 impl Drop for Records {
     fn drop(&mut self) {
-        for slab in &mut self.pages {
-            if let Some(page) = slab.page.take() {
-                self.memory.free_page(Region::Data, page);
-            }
+        for page in self.pages.drain(..).flatten() {
+            self.memory.free_page(Region::Data, page);
         }
         for block in self.large.iter().flatten() {
             self.memory.unaccount(Region::Data, block.len());
@@ -485,11 +588,19 @@ mod tests {
                 let length = if seed >> 50 & 255 == 0 { 100_000 } else { (seed >> 33) as usize % 900 };
                 let (image, key) = (vec![i as u8; length], (seed >> 20 & 1 == 0).then(|| vec![!i as u8; length % 300]));
                 let previous = if seed >> 21 & 1 == 0 { RecRef(seed >> 3) } else { RecRef::NONE };
-                let at = records.alloc(key.as_deref(), &image, TOMBSTONE, previous, true).unwrap();
-                records.set_epoch(at, Epoch(seed));
+                let at = records.alloc(key.as_deref(), &image, (TOMBSTONE, seed), previous, true).unwrap();
+                let header = records.header(at);
+                assert_eq!((header.previous, header.stamp, header.is_tombstone()), (previous, seed, true));
                 records.set_flags(at, PENDING);
-                assert_eq!((records.previous(at), records.epoch(at)), (previous, Epoch(seed)));
-                assert_eq!(records.flags(at) & (PENDING | TOMBSTONE | SAME_ENTRIES), PENDING);
+                let header = records.header(at);
+                assert_eq!(
+                    (header.is_pending(), header.is_tombstone(), header.has_same_entries()),
+                    (true, false, false)
+                );
+                records.settle(at, Epoch(i), SAME_ENTRIES, previous);
+                let header = records.header(at);
+                assert_eq!((header.stamp, header.is_pending(), header.has_same_entries()), (i, false, true));
+                assert_eq!(header.previous, previous);
                 live.push((at, key, image));
             } else {
                 let record = live.swap_remove(seed as usize % live.len());

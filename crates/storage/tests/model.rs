@@ -3,7 +3,7 @@
 
 use std::{collections::BTreeMap, ops::Bound, sync::Arc};
 
-use apus_storage::{Fragment, MemoryManager, RowId};
+use apus_storage::{Fragment, Locks, MemoryManager, RowId};
 use apus_types::{
     Column, ColumnType, Epoch, ErrorCode, IndexDef, IndexNo, IndexState, PartitionId, TableSchema, Value,
     collate::Collation, hash::hash_key, key,
@@ -84,6 +84,8 @@ struct World {
     horizon: u64,
     refused: u64,
     done: u64,
+    /// By [`Fragment::end_locked`].
+    simple_ends: u64,
 }
 
 impl World {
@@ -101,6 +103,7 @@ impl World {
             horizon: 0,
             refused: 0,
             done: 0,
+            simple_ends: 0,
         }
     }
 
@@ -171,17 +174,27 @@ impl World {
     }
 
     fn commit(&mut self, key: &[u8], row: RowId) {
-        let model = self.model.get_mut(key).unwrap();
+        if self.rng.below(3) == 0 {
+            self.raise_horizon(self.epoch);
+        }
+        let Some(model) = self.model.get_mut(key) else { return };
         let Some(image) = model.pending.pop() else { return };
         model.pending.clear();
         model.committed.push((self.epoch, image));
-        self.fragment.commit(row, Epoch(self.epoch), Epoch(self.horizon));
+        let (lock, epochs) = (Locks::sole(5), (Epoch(self.epoch), Epoch(self.horizon)));
+        let is_locked = self.rng.below(2) == 0 && self.fragment.lock_idle(row, lock);
+        if is_locked && self.fragment.end_locked(row, lock, epochs, |writer| writer == 7) {
+            self.simple_ends += 1;
+        } else {
+            self.fragment.commit(row, epochs.0, epochs.1);
+            *self.fragment.lock_word(row) = 0;
+        }
         self.settle(key, row);
     }
 
     /// Forgets in the model what may be gone, and the row when nothing is left.
     fn settle(&mut self, key: &[u8], row: RowId) {
-        let gone = self.fragment.reclaim(row);
+        let gone = self.fragment.reclaim(row) || self.fragment.find(key, hash_key(key)).is_none();
         if gone {
             assert!(self.model[key].is_nothing(self.horizon));
             self.model.remove(key);
@@ -191,12 +204,16 @@ impl World {
     fn advance(&mut self) {
         self.epoch += 1;
         if self.rng.below(4) == 0 {
-            self.horizon = self.epoch - 1 - self.rng.below(2).min(self.epoch - 1 - self.horizon);
-            while self.fragment.collect(Epoch(self.horizon), 7) != 0 {}
-            let horizon = self.horizon;
-            let fragment = &self.fragment;
-            self.model.retain(|key, row| !row.is_nothing(horizon) || fragment.find(key, hash_key(key)).is_some());
+            let back = self.rng.below(2).min(self.epoch - 1 - self.horizon);
+            self.raise_horizon(self.epoch - 1 - back);
         }
+    }
+    /// Nobody reads below this epoch any more.
+    fn raise_horizon(&mut self, horizon: u64) {
+        self.horizon = horizon;
+        while self.fragment.collect(Epoch(horizon), 7) != 0 {}
+        let fragment = &self.fragment;
+        self.model.retain(|key, row| !row.is_nothing(horizon) || fragment.find(key, hash_key(key)).is_some());
     }
 
     fn compare(&self) {
@@ -322,6 +339,7 @@ fn run(text_key: bool, seed: u64, memory_bytes: u64, steps: u32) -> (u64, u64) {
         }
     }
     world.compare();
+    assert!(world.simple_ends > u64::from(steps) / 400, "{} simple ends", world.simple_ends);
     let answer = (world.done, world.refused);
     drop(world);
     assert!(memory.usage().all(|u| u.used == 0), "{:?}", memory.usage().collect::<Vec<_>>());

@@ -121,6 +121,7 @@ impl Chain {
         }
         Chain(word)
     }
+    #[inline]
     pub fn node(self, position: usize) -> Option<NodeId> {
         if position >= Self::REPLICAS_MAX {
             return None;
@@ -128,15 +129,20 @@ impl Chain {
         let id = (self.0 >> (8 * position)) & 0xff;
         (id != 0).then_some(NodeId(id as u16))
     }
+    #[inline]
     pub fn len(self) -> usize {
-        (0..Self::REPLICAS_MAX).take_while(|&i| self.node(i).is_some()).count()
+        // The high bit of each byte that is zero, of the lowest one in any case.
+        let zeros = self.0.wrapping_sub(0x0101_0101) & !self.0 & 0x8080_8080;
+        if zeros == 0 { Self::REPLICAS_MAX } else { zeros.trailing_zeros() as usize / 8 }
     }
     pub fn is_empty(self) -> bool {
         self.0 & 0xff == 0
     }
+    #[inline]
     pub fn nodes(self) -> impl DoubleEndedIterator<Item = NodeId> + Clone {
-        (0..self.len()).filter_map(move |i| self.node(i))
+        (0..self.len()).map(move |i| NodeId((self.0 >> (8 * i) & 0xff) as u16))
     }
+    #[inline]
     pub fn primary(self) -> Option<NodeId> {
         self.node(0)
     }
@@ -186,5 +192,7 @@ mod tests {
         assert_eq!(left, Chain::new(&[NodeId(1), NodeId(200)]));
         assert_eq!(chain.retain(|_| false), Chain(0));
         assert_eq!(format!("{chain:?}"), "[3>1>200]");
+        let lengths = [0, 0x80, 0x0180, 0xff_0001, 0x01_0101, 0x8080_8080, 0x0100_0001].map(|word| Chain(word).len());
+        assert_eq!(lengths, [0, 1, 2, 1, 3, 4, 1], "up to the first zero");
     }
 }

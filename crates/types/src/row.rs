@@ -41,6 +41,8 @@ pub struct RowLayout {
     places: Vec<Place>,
     /// Bytes before the end offsets.
     head_bytes: usize,
+    /// And with them: where variable bytes begin.
+    base: usize,
     variable_count: usize,
     older: Vec<Older>,
 }
@@ -76,7 +78,8 @@ impl RowLayout {
                 variable_count += 1;
             }
         }
-        RowLayout { form: 0, places, head_bytes: offset, variable_count, older: Vec::new() }
+        let base = offset + 4 * variable_count;
+        RowLayout { form: 0, places, head_bytes: offset, base, variable_count, older: Vec::new() }
     }
 
     pub fn column_count(&self) -> usize {
@@ -86,14 +89,21 @@ impl RowLayout {
         self.places.get(usize::from(column)).map(|p| p.ty)
     }
     /// Size of a row whose variable columns are empty.
+    #[inline]
     pub fn min_bytes(&self) -> usize {
-        self.head_bytes + 4 * self.variable_count
+        self.base
     }
 
     /// Where a column of fixed width begins in rows of the newest form, and its width.
     pub fn fixed_place(&self, column: u16) -> Option<(usize, usize)> {
         let place = self.places.get(usize::from(column))?;
         (place.width != 0).then_some((place.at as usize, usize::from(place.width)))
+    }
+
+    /// Of the first column of variable width, in rows of the newest form: where its end offset is, and where its bytes begin. `None` for any other column.
+    pub fn first_variable_place(&self, column: u16) -> Option<(usize, usize)> {
+        let place = self.places.get(usize::from(column))?;
+        (place.width == 0 && place.at == 0).then_some((self.head_bytes, self.min_bytes()))
     }
 
     /// Validates a row from outside: length, offsets in order, and nothing beyond the last.
@@ -105,18 +115,16 @@ impl RowLayout {
             return self.older(row).map_or(Err(ErrorCode::ProtocolViolation), |older| older.layout.check(row));
         }
         let base = self.min_bytes();
-        if row.len() < base {
-            return Err(ErrorCode::ProtocolViolation);
-        }
+        let Some(ends) = row.get(self.head_bytes..base) else { return Err(ErrorCode::ProtocolViolation) };
         let mut previous = 0;
-        for i in 0..self.variable_count {
-            let end = self.end_offset(row, i);
+        for end in ends.as_chunks().0 {
+            let end = u32::from_le_bytes(*end);
             if end < previous {
                 return Err(ErrorCode::ProtocolViolation);
             }
             previous = end;
         }
-        if base + previous == row.len() { Ok(()) } else { Err(ErrorCode::ProtocolViolation) }
+        if base + previous as usize == row.len() { Ok(()) } else { Err(ErrorCode::ProtocolViolation) }
     }
 
     /// Written with the columns of today.
@@ -336,17 +344,27 @@ impl RowLayout {
         types.map(RowLayout::new)
     }
 
-    /// Overwrites a fixed column in place (update programs).
-    pub(crate) fn set_fixed(&self, row: &mut [u8], column: u16, raw: &[u8]) -> bool {
+    /// Sets a column of a row of the newest form to these stored bytes, not NULL (update programs). `false`: there is no such column, it has another width, or the row lies.
+    #[inline(always)]
+    pub(crate) fn set(&self, row: &mut Vec<u8>, column: u16, raw: &[u8]) -> bool {
         let Some(place) = self.places.get(usize::from(column)) else { return false };
-        let at = place.at as usize;
-        match row.get_mut(at..at + usize::from(place.width)) {
-            Some(slot) if place.width != 0 && slot.len() == raw.len() => {
-                slot.copy_from_slice(raw);
-                true
+        let (from, to) = match place.width {
+            0 => {
+                let (base, i) = (self.min_bytes(), place.at as usize);
+                let start = if i == 0 { 0 } else { self.end_offset(row, i - 1) };
+                (base + start, base + self.end_offset(row, i))
             }
-            _ => false,
+            width => (place.at as usize, place.at as usize + usize::from(width)),
+        };
+        if from > to || to > row.len() || (to - from != raw.len() && place.width != 0) {
+            return false;
         }
+        if to - from != raw.len() {
+            self.resize(row, place.at as usize, (from, to), raw.len());
+        }
+        row[from..from + raw.len()].copy_from_slice(raw);
+        self.set_null(row, column, false);
+        true
     }
     pub(crate) fn set_null(&self, row: &mut [u8], column: u16, null: bool) {
         if let Some(byte) = row.get_mut(NULLS_AT + usize::from(column) / 8) {
@@ -354,33 +372,18 @@ impl RowLayout {
             if null { *byte |= bit } else { *byte &= !bit }
         }
     }
-    /// Replaces the bytes of a variable column, moving what follows.
-    pub(crate) fn set_variable(&self, row: &mut Vec<u8>, column: u16, raw: &[u8]) -> bool {
-        let Some(place) = self.places.get(usize::from(column)) else { return false };
-        if place.width != 0 {
-            return false;
+    /// Gives a variable column, which is at `from..to`, another length, and moves what follows.
+    #[cold]
+    fn resize(&self, row: &mut Vec<u8>, variable: usize, (from, to): (usize, usize), bytes: usize) {
+        let (length, moved_to) = (row.len(), from + bytes);
+        row.resize(length.max(moved_to + length - to), 0);
+        row.copy_within(to..length, moved_to);
+        row.truncate(moved_to + length - to);
+        for j in variable..self.variable_count {
+            let moved = self.end_offset(row, j) + bytes - (to - from);
+            let at = self.head_bytes + 4 * j;
+            row[at..at + 4].copy_from_slice(&(moved as u32).to_le_bytes());
         }
-        let i = place.at as usize;
-        let start = if i == 0 { 0 } else { self.end_offset(row, i - 1) };
-        let end = self.end_offset(row, i);
-        let base = self.min_bytes();
-        if end < start || base + end > row.len() {
-            return false;
-        }
-        let (start, end, length) = (base + start, base + end, row.len());
-        if raw.len() != end - start {
-            let moved_end = start + raw.len();
-            row.resize(length.max(moved_end + length - end), 0);
-            row.copy_within(end..length, moved_end);
-            row.truncate(moved_end + length - end);
-            for j in i..self.variable_count {
-                let moved = self.end_offset(row, j) + raw.len() - (end - start);
-                let at = self.head_bytes + 4 * j;
-                row[at..at + 4].copy_from_slice(&(moved as u32).to_le_bytes());
-            }
-        }
-        row[start..start + raw.len()].copy_from_slice(raw);
-        true
     }
 }
 

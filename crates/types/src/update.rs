@@ -40,24 +40,26 @@ pub fn apply(schema: &TableSchema, old: &[u8], program: &[u8], out: &mut Vec<u8>
     layout.renew(old, out);
     let mut rest = program;
     while !rest.is_empty() {
-        let (header, tail) = rest.split_at_checked(HEADER_BYTES).ok_or(ErrorCode::ProtocolViolation)?;
+        let (header, tail) = rest.split_first_chunk::<HEADER_BYTES>().ok_or(ErrorCode::ProtocolViolation)?;
         let column = u16::from_le_bytes([header[0], header[1]]);
         let length = u32::from_le_bytes([header[4], header[5], header[6], header[7]]) as usize;
         let (argument, tail) = tail.split_at_checked(length).ok_or(ErrorCode::ProtocolViolation)?;
         rest = tail;
-        let definition = schema.columns.get(usize::from(column)).ok_or(ErrorCode::ProtocolViolation)?;
         if schema.primary_key.contains(&column) {
             return Err(ErrorCode::NotSupported); // a changed key is a delete and an insert; the client sends those
         }
+        if header[2] == SET {
+            if !layout.set(out, column, argument) {
+                return Err(ErrorCode::ProtocolViolation);
+            }
+            continue;
+        }
+        let definition = schema.columns.get(usize::from(column)).ok_or(ErrorCode::ProtocolViolation)?;
         match header[2] {
-            SET => set(layout, column, definition.ty, argument, out)?,
             SET_NULL if !definition.nullable => return Err(ErrorCode::NullNotAllowed),
             SET_NULL => {
-                if !layout.set_variable(out, column, &[]) {
-                    let zeros = [0u8; 16];
-                    let width = definition.ty.fixed_bytes().unwrap_or(0);
-                    layout.set_fixed(out, column, &zeros[..width]);
-                }
+                let zeros = [0u8; 16];
+                layout.set(out, column, &zeros[..definition.ty.fixed_bytes().unwrap_or(0)]);
                 layout.set_null(out, column, true);
             }
             ADD => add(layout, column, definition.ty, argument, out)?,
@@ -70,19 +72,7 @@ pub fn apply(schema: &TableSchema, old: &[u8], program: &[u8], out: &mut Vec<u8>
     Ok(!layout.is_same(out, old))
 }
 
-fn set(layout: &RowLayout, column: u16, ty: ColumnType, argument: &[u8], out: &mut Vec<u8>) -> Result<(), ErrorCode> {
-    let done = match ty.fixed_bytes() {
-        Some(_) => layout.set_fixed(out, column, argument),
-        None => layout.set_variable(out, column, argument),
-    };
-    if !done {
-        return Err(ErrorCode::ProtocolViolation);
-    }
-    layout.set_null(out, column, false);
-    Ok(())
-}
-
-fn add(layout: &RowLayout, column: u16, ty: ColumnType, argument: &[u8], out: &mut [u8]) -> Result<(), ErrorCode> {
+fn add(layout: &RowLayout, column: u16, ty: ColumnType, argument: &[u8], out: &mut Vec<u8>) -> Result<(), ErrorCode> {
     let ColumnType::Int { bits, unsigned } = ty else { return Err(ErrorCode::ProtocolViolation) };
     let delta: [u8; 8] = argument.try_into().map_err(|_| ErrorCode::ProtocolViolation)?;
     let current = match layout.value(out, column) {
@@ -95,7 +85,7 @@ fn add(layout: &RowLayout, column: u16, ty: ColumnType, argument: &[u8], out: &m
         return Err(ErrorCode::ValueOutOfRange);
     }
     let bytes = (sum as u64).to_le_bytes();
-    layout.set_fixed(out, column, &bytes[..usize::from(bits / 8)]);
+    layout.set(out, column, &bytes[..usize::from(bits / 8)]);
     Ok(())
 }
 

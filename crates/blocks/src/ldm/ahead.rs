@@ -1,7 +1,7 @@
 //! Fetching ahead what the next operations of a batch will touch: hash buckets, then slots, then versions.
 //!
 //! A lookup meets three cache misses in a row when the data is larger than the cache; side by side, those of [`AHEAD`] lookups cost
-//! little more than those of one. Nothing is decided here: what is fetched may be another key's.
+//! little more than those of one. Nothing is decided here: what is fetched may be another key's, and the row that is found a guess ([`Fragment::find_near`]).
 
 use apus_storage::{Fragment, RowId};
 
@@ -12,6 +12,7 @@ pub const AHEAD: usize = 16;
 #[derive(Default)]
 pub struct Ahead<'f> {
     lookups: [(Option<&'f Fragment>, u64); AHEAD],
+    rows: [Option<RowId>; AHEAD],
     count: usize,
 }
 
@@ -27,31 +28,39 @@ impl<'f> Ahead<'f> {
             self.count += 1;
         }
     }
-    /// One that was pushed.
+    /// One that was pushed, and the row that it names, perhaps.
     #[inline]
-    pub fn get(&self, number: usize) -> (Option<&'f Fragment>, u64) {
-        self.lookups[number]
+    pub fn get(&self, number: usize) -> (Option<&'f Fragment>, u64, Option<RowId>) {
+        let (fragment, hash) = self.lookups[number];
+        (fragment, hash, self.rows[number])
     }
     /// Starts fetching; a single lookup gains nothing and is left alone.
     #[inline]
-    pub fn fetch(&self) {
+    pub fn fetch(&mut self) {
         if self.count > 1 {
             self.fetch_all();
+        } else {
+            self.rows[0] = None;
         }
     }
+    /// What each of the lookups names, perhaps, in their order.
+    #[inline]
+    pub fn rows(&self) -> &[Option<RowId>] {
+        &self.rows[..self.count]
+    }
 
-    fn fetch_all(&self) {
+    fn fetch_all(&mut self) {
         let lookups = &self.lookups[..self.count];
-        for (fragment, hash) in lookups {
+        let mut places = [0; AHEAD];
+        for ((fragment, hash), place) in lookups.iter().zip(&mut places) {
             if let Some(fragment) = fragment {
-                fragment.prefetch(*hash);
+                *place = fragment.prefetch(*hash);
             }
         }
-        let mut rows: [Option<RowId>; AHEAD] = [None; AHEAD];
-        for ((fragment, hash), row) in lookups.iter().zip(&mut rows) {
-            *row = fragment.and_then(|fragment| fragment.prefetch_slot(*hash));
+        for (((fragment, hash), place), row) in lookups.iter().zip(places).zip(&mut self.rows) {
+            *row = fragment.and_then(|fragment| fragment.prefetch_slot(place, *hash));
         }
-        for ((fragment, _), row) in lookups.iter().zip(rows) {
+        for ((fragment, _), row) in lookups.iter().zip(self.rows) {
             if let (Some(fragment), Some(row)) = (fragment, row) {
                 fragment.prefetch_version(row);
             }

@@ -438,6 +438,12 @@ fn end_row(
     at: u32,
     how: Ended,
 ) {
+    if let Ended::Committed(epoch) = how {
+        let epochs = (epoch, epochs.horizon_of(epoch));
+        if fragment.end_locked(entry.row, Locks::sole(at), epochs, |writer| Transactions::slot_of(writer) == at) {
+            return;
+        }
+    }
     if locks.held_mode(fragment.lock_word_of(entry.row), at).is_some() {
         stamp(fragment, epochs, entry.at(), at, how);
         locks.release(fragment.lock_word(entry.row), at, granted);

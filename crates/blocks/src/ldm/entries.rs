@@ -141,12 +141,15 @@ impl Entries {
         number * CHUNK as u32 + place
     }
 
+    /// Frees an entry, and gives what it was.
     #[inline]
-    pub fn free(&mut self, i: u32) {
+    pub fn take(&mut self, i: u32) -> Entry {
         let (number, place) = (i / CHUNK as u32, i % CHUNK as u32);
         let chunk = &mut self.chunks[number as usize];
         assert!(chunk.used > 0, "an entry is freed twice");
-        chunk.entries[place as usize].next = chunk.free;
+        let slot = &mut chunk.entries[place as usize];
+        let entry = *slot;
+        slot.next = chunk.free;
         chunk.free = place;
         chunk.used -= 1;
         self.in_use -= 1;
@@ -157,6 +160,7 @@ impl Entries {
         if chunk.used == 0 && self.with_room.len() > CHUNKS_KEPT {
             self.give_back(number);
         }
+        entry
     }
 
     #[cold]
@@ -202,14 +206,12 @@ mod tests {
                 held.push((entries.add(Entry { savepoint: round, ..FREE }), round));
             } else {
                 let (i, round) = held.swap_remove((seed >> 33) as usize % held.len());
-                assert_eq!(entries.get(i).savepoint, round, "an entry is another's");
-                entries.free(i);
+                assert_eq!(entries.take(i).savepoint, round, "an entry is another's");
             }
             assert_eq!(entries.in_use(), held.len());
         }
         for (i, round) in held.drain(..) {
-            assert_eq!(entries.get(i).savepoint, round);
-            entries.free(i);
+            assert_eq!(entries.take(i).savepoint, round);
         }
         assert!(used(&memory) <= (CHUNKS_KEPT * CHUNK * ENTRY_BYTES) as u64);
         drop(entries);

@@ -12,7 +12,7 @@ use apus_signal::{
     },
     tc::{ALLOW_DUPLICATE, ALLOW_MISSING, NO_WAIT, Op, OpKind, OpResult, OpStatus, SKIP_LOCKED},
 };
-use apus_storage::{Acquire, Fragment, LockMode, Locks, RowId};
+use apus_storage::{Acquire, Change, LockMode, Locks, RowId};
 use apus_types::{
     Chain, ErrorCode, PartitionId, TableSchema, TransId,
     hash::hash_key,
@@ -83,10 +83,11 @@ impl Work {
     }
 }
 
-/// An operation that is decoded, the hash of its key, and how many bytes it took.
+/// An operation that is decoded, the hash of its key, the row that this names, perhaps, and how many bytes the operation took.
 struct Coming<'o> {
     op: Op<'o>,
     secret: u64,
+    guess: Option<RowId>,
     bytes: usize,
 }
 
@@ -104,10 +105,8 @@ enum Step {
 enum Lock {
     /// `true`: the transaction did not hold this row before.
     Held(bool),
-    Wait {
-        fresh: bool,
-    },
-    Refused,
+    /// It waits, or the row is skipped.
+    Else(Step),
 }
 
 impl LocalDataManager {
@@ -217,11 +216,11 @@ impl LocalDataManager {
             if coming[0].is_none() {
                 return Progress::Failed(ErrorCode::ProtocolViolation);
             }
-            for Coming { op, secret, bytes } in coming.iter().flatten() {
-                match self.execute_op(work, op, *secret) {
+            for coming in coming.iter().flatten() {
+                match self.execute_op(work, coming) {
                     Ok(Step::Done) => {
                         work.next_op += 1;
-                        work.offset += bytes;
+                        work.offset += coming.bytes;
                     }
                     Ok(Step::Wait) => return Progress::Wait,
                     Err(code) => return Progress::Failed(code),
@@ -237,7 +236,8 @@ impl LocalDataManager {
         for place in coming.iter_mut().take(most) {
             let before = reader.rest().len();
             let Ok(op) = Op::decode(&mut reader) else { break };
-            *place = Some(Coming { op, secret: self.secret.of(op.key), bytes: before - reader.rest().len() });
+            let (secret, bytes) = (self.secret.of(op.key), before - reader.rest().len());
+            *place = Some(Coming { op, secret, guess: None, bytes });
         }
         if coming[1].is_some() {
             let mut ahead = Ahead::default();
@@ -246,6 +246,9 @@ impl LocalDataManager {
                 ahead.push(table.and_then(|table| table.fragment(op.partition)), *secret);
             }
             ahead.fetch();
+            for (coming, row) in coming.iter_mut().flatten().zip(ahead.rows()) {
+                coming.guess = *row;
+            }
         }
     }
 
@@ -263,7 +266,8 @@ impl LocalDataManager {
                 || chain.retain(|n| self.view.is_alive(n)) == current)
     }
 
-    fn execute_op(&mut self, work: &mut Work, op: &Op<'_>, secret: u64) -> Result<Step, ErrorCode> {
+    fn execute_op(&mut self, work: &mut Work, coming: &Coming<'_>) -> Result<Step, ErrorCode> {
+        let Coming { op, secret, guess, .. } = coming;
         if !self.chain_valid(work, op.partition) {
             return Err(ErrorCode::WrongView);
         }
@@ -292,42 +296,27 @@ impl LocalDataManager {
             table.schema.layout().check(op.value)?;
         }
         let fragment = table.fragment_mut(op.partition).ok_or(ErrorCode::WrongView)?;
-        let row = match fragment.find(op.key, secret) {
+        let row = match fragment.find_near(*guess, op.key, *secret) {
             Some(row) => row,
-            None if inserts => fragment.insert_slot(op.key, secret)?,
+            None if inserts => fragment.insert_slot(op.key, *secret)?,
             None => return missing(op, work),
         };
         let at = (op.table, op.partition, row);
-        if Locks::is_contended(fragment.lock_word_of(row), work.trans_at) {
-            let (transactions, granted) = (&self.transactions, &mut self.granted);
-            let mut ends = RowEnds { locks: &mut self.locks, transactions, epochs: &mut self.epochs, granted };
-            ends.settle(fragment, at, work.trans_at, false);
-        }
-        let slot = self.free_waiting.last().copied().unwrap_or(self.waiting.len() as u32);
-        let has_room = (slot as usize) < WAITING_MAX && !self.locks_refused;
-        let may_wait = op.flags & (NO_WAIT | SKIP_LOCKED) == 0 && has_room;
-        let fresh = match lock_row(&mut self.locks, fragment, row, op.kind, work, slot, may_wait) {
-            Lock::Held(fresh) => fresh,
-            Lock::Wait { fresh } => {
-                self.note_waited_for(at, work.trans_at);
-                work.lock_row = at;
-                work.lock_fresh = fresh;
-                return Ok(Step::Wait);
-            }
-            Lock::Refused if op.flags & SKIP_LOCKED != 0 => {
-                OpResult { status: OpStatus::Skipped, row: &[] }.encode(&mut work.results);
-                return Ok(Step::Done);
-            }
-            Lock::Refused if op.flags & NO_WAIT != 0 => return Err(ErrorCode::LockNotAvailable),
-            Lock::Refused if self.locks_refused => return Err(ErrorCode::OutOfMemory),
-            Lock::Refused => return Err(ErrorCode::Overload),
+        let exclusive = op.kind != OpKind::ReadShared && !planted(Bug::ExclusiveReadUnlocked);
+        let fresh = match exclusive && fragment.lock_idle(row, Locks::sole(work.trans_at)) {
+            true => true,
+            false => match self.lock_row(work, op, at)? {
+                Lock::Held(fresh) => fresh,
+                Lock::Else(step) => return Ok(step),
+            },
         };
-        assert!(!fresh || !fragment.has_pending(row), "row {at:?} has a new holder and somebody else's change");
         if fresh && !self.copy_jobs.is_empty() {
             self.copy_before_use(at);
         }
-        let outcome =
-            if op.kind.is_write() { self.write_row(work, op, hash, row) } else { self.read_row(work, op, row) };
+        let outcome = match op.kind.is_write() {
+            true => self.write_row(work, op, hash, row, fresh),
+            false => self.read_row(work, op, row, fresh),
+        };
         let keeps = matches!(outcome, Ok(Effect::Wrote(_) | Effect::Keep));
         let passed_on = fresh && self.tell_twins(work.trans_at, at, keeps) && !keeps;
         match outcome {
@@ -338,6 +327,47 @@ impl LocalDataManager {
             Ok(Effect::Release) | Err(_) => {}
         }
         outcome.map(|_| Step::Done)
+    }
+
+    /// Locks a row that somebody has already, perhaps this transaction, or that is to be shared.
+    fn lock_row(&mut self, work: &mut Work, op: &Op<'_>, at: RowAt) -> Result<Lock, ErrorCode> {
+        let fragment = self.tables.fragment_mut(at.0, at.1).ok_or(ErrorCode::Internal)?;
+        if Locks::is_contended(fragment.lock_word_of(at.2), work.trans_at) {
+            let (transactions, granted) = (&self.transactions, &mut self.granted);
+            let mut ends = RowEnds { locks: &mut self.locks, transactions, epochs: &mut self.epochs, granted };
+            ends.settle(fragment, at, work.trans_at, false);
+        }
+        if std::mem::take(&mut work.lock_granted) {
+            return Ok(Lock::Held(work.lock_fresh));
+        }
+        if planted(Bug::ExclusiveReadUnlocked) && op.kind == OpKind::ReadExclusive
+            || planted(Bug::SharedReadUnlocked) && op.kind == OpKind::ReadShared
+        {
+            return Ok(Lock::Held(false));
+        }
+        let slot = self.free_waiting.last().copied().unwrap_or(self.waiting.len() as u32);
+        let has_room = (slot as usize) < WAITING_MAX && !self.locks_refused;
+        let may_wait = op.flags & (NO_WAIT | SKIP_LOCKED) == 0 && has_room;
+        let mode = if op.kind == OpKind::ReadShared { LockMode::Shared } else { LockMode::Exclusive };
+        let word = fragment.lock_word(at.2);
+        let fresh = *word == 0 || self.locks.held_mode(*word, work.trans_at).is_none();
+        match self.locks.acquire(word, work.trans_at, mode, slot, may_wait) {
+            Acquire::Granted => Ok(Lock::Held(fresh)),
+            Acquire::AlreadyHeld => Ok(Lock::Held(false)),
+            Acquire::Waiting => {
+                self.note_waited_for(at, work.trans_at);
+                work.lock_row = at;
+                work.lock_fresh = fresh;
+                Ok(Lock::Else(Step::Wait))
+            }
+            Acquire::WouldWait if op.flags & SKIP_LOCKED != 0 => {
+                OpResult { status: OpStatus::Skipped, row: &[] }.encode(&mut work.results);
+                Ok(Lock::Else(Step::Done))
+            }
+            Acquire::WouldWait if op.flags & NO_WAIT != 0 => Err(ErrorCode::LockNotAvailable),
+            Acquire::WouldWait if self.locks_refused => Err(ErrorCode::OutOfMemory),
+            Acquire::WouldWait => Err(ErrorCode::Overload),
+        }
     }
 
     /// Two batches of one transaction (its work on unique indexes) may have waited for one row and been granted it together. The first to run
@@ -385,14 +415,14 @@ impl LocalDataManager {
         self.transactions.push_entry(work.trans_at, work.chain, entry, written.unwrap_or(0), again);
     }
 
-    fn read_row(&mut self, work: &mut Work, op: &Op<'_>, row: RowId) -> Result<Effect, ErrorCode> {
+    fn read_row(&mut self, work: &mut Work, op: &Op<'_>, row: RowId, fresh: bool) -> Result<Effect, ErrorCode> {
         let table = self.tables.checked(op.table, op.schema_version)?;
         let projection = match op.value {
             [] => None,
             columns if columns.len() % 2 == 0 => table.projection(Projection { columns: Some(columns) })?,
             _ => return Err(ErrorCode::ProtocolViolation),
         };
-        let Some(image) = table.fragment(op.partition).and_then(|f| f.newest(row)) else {
+        let Some(image) = table.fragment(op.partition).and_then(|f| f.newest_locked(row, fresh)) else {
             missing(op, work)?;
             return Ok(Effect::Release);
         };
@@ -403,10 +433,19 @@ impl LocalDataManager {
         Ok(Effect::Keep)
     }
 
-    fn write_row(&mut self, work: &mut Work, op: &Op<'_>, hash: u64, row: RowId) -> Result<Effect, ErrorCode> {
-        let (schema, fragment) = self.tables.checked_for(op)?.parts_mut(op.partition).ok_or(ErrorCode::WrongView)?;
+    /// Of a table and a definition that were checked.
+    fn write_row(
+        &mut self,
+        work: &mut Work,
+        op: &Op<'_>,
+        hash: u64,
+        row: RowId,
+        fresh: bool,
+    ) -> Result<Effect, ErrorCode> {
+        let parts = self.tables.get_mut(op.table).and_then(|table| table.parts_mut(op.partition));
+        let (schema, fragment) = parts.ok_or(ErrorCode::Internal)?;
         let image = &mut self.scratch.image;
-        let old = fragment.newest(row);
+        let old = fragment.newest_locked(row, fresh);
         let new: Option<&[u8]> = match (op.kind, old) {
             (OpKind::Insert, Some(_)) if op.flags & ALLOW_DUPLICATE != 0 => {
                 OpResult { status: OpStatus::Duplicate, row: &[] }.encode(&mut work.results);
@@ -432,8 +471,14 @@ impl LocalDataManager {
             }
         };
         let rollback_to = (work.changes.len(), work.change_count);
-        let pushed = unique_changes(schema, work, op.key, hash, old, new, &mut self.scratch.key)
-            .and_then(|()| fragment.push_pending(row, new, Transactions::writer(work.trans_at, work.part)));
+        let writer = Transactions::writer(work.trans_at, work.part);
+        // An update program leaves the primary key alone.
+        let change = Change { image: new, writer, fresh, keeps_key: op.kind == OpKind::Update };
+        let changed = match schema.indexes.is_empty() {
+            true => Ok(()),
+            false => unique_changes(schema, work, op.key, hash, old, new, &mut self.scratch.key),
+        };
+        let pushed = changed.and_then(|()| fragment.push(row, &change));
         if let Err(code) = pushed {
             work.changes.truncate(rollback_to.0);
             work.change_count = rollback_to.1;
@@ -667,34 +712,6 @@ fn missing(op: &Op<'_>, work: &mut Work) -> Result<Step, ErrorCode> {
     }
     OpResult { status: OpStatus::NotFound, row: &[] }.encode(&mut work.results);
     Ok(Step::Done)
-}
-
-fn lock_row(
-    locks: &mut Locks,
-    fragment: &mut Fragment,
-    row: RowId,
-    kind: OpKind,
-    work: &mut Work,
-    slot: u32,
-    may_wait: bool,
-) -> Lock {
-    let mode = if kind == OpKind::ReadShared { LockMode::Shared } else { LockMode::Exclusive };
-    if std::mem::take(&mut work.lock_granted) {
-        return Lock::Held(work.lock_fresh);
-    }
-    if planted(Bug::ExclusiveReadUnlocked) && kind == OpKind::ReadExclusive
-        || planted(Bug::SharedReadUnlocked) && kind == OpKind::ReadShared
-    {
-        return Lock::Held(false);
-    }
-    let word = fragment.lock_word(row);
-    let fresh = *word == 0 || locks.held_mode(*word, work.trans_at).is_none();
-    match locks.acquire(word, work.trans_at, mode, slot, may_wait) {
-        Acquire::Granted => Lock::Held(fresh),
-        Acquire::AlreadyHeld => Lock::Held(false),
-        Acquire::Waiting => Lock::Wait { fresh },
-        Acquire::WouldWait => Lock::Refused,
-    }
 }
 
 /// The entry of a unique index that is to go belongs to another row than `primary_key`: while an index is filled, a row without an

@@ -7,13 +7,14 @@ use apus_signal::{
 };
 use apus_storage::LockMode;
 use apus_types::{
-    Epoch, ErrorCode, PartitionId,
+    Epoch, ErrorCode, PartitionId, RowLayout,
     planted::{Bug, planted},
 };
 
 use super::{
     LocalDataManager,
     ahead::{AHEAD, Ahead},
+    tables::Table,
     trans::{NONE, Standing},
 };
 
@@ -66,13 +67,19 @@ impl LocalDataManager {
             if !primary && !req.trans.is_none() {
                 return Err(ErrorCode::WrongView);
             }
-            let (fragment, hash) = ahead.get(number % AHEAD);
+            let (fragment, hash, guess) = ahead.get(number % AHEAD);
             let fragment = fragment.ok_or(ErrorCode::WrongView)?;
-            let Some(row) = fragment.find(key, hash) else {
+            let Some(row) = fragment.find_near(guess, key, hash) else {
                 ReadConf::push_missing(answer, ReadStatus::NotFound);
                 continue;
             };
             let at_latest = req.snapshot == Epoch(0);
+            if let Some((since, image)) = fragment.settled(row)
+                && (at_latest || since <= req.snapshot)
+            {
+                push_image(answer, table, image, projection.as_deref());
+                continue;
+            }
             let standing = fragment.writer(row).map_or(Standing::Open, |writer| self.transactions.standing(writer));
             let is_incomplete =
                 fragment.incomplete(row) > 0 || matches!(standing, Standing::Between | Standing::Decided);
@@ -92,13 +99,7 @@ impl LocalDataManager {
                 (_, Epoch(0)) => fragment.committed(row, &self.transactions),
                 (_, snapshot) => fragment.committed_at(row, snapshot, &self.transactions),
             };
-            match image {
-                None => ReadConf::push_missing(answer, ReadStatus::NotFound),
-                Some(image) => ReadConf::push_row(answer, |out| match &projection {
-                    None => out.extend_from_slice(image),
-                    Some(p) => table.schema.layout().project(image, &p.0, &p.1, out),
-                }),
-            }
+            push_image(answer, table, image, projection.as_deref());
         }
         if req.with_moment {
             self.epochs.moment(req.table, table.created, &self.transactions).encode(answer);
@@ -109,5 +110,16 @@ impl LocalDataManager {
     /// Whether this node may answer for the partition at all.
     pub(super) fn serves(&self, partition: PartitionId) -> bool {
         self.view.chain(partition).contains(self.me.node)
+    }
+}
+
+#[inline]
+fn push_image(answer: &mut Vec<u8>, table: &Table, image: Option<&[u8]>, projection: Option<&(Vec<u16>, RowLayout)>) {
+    match image {
+        None => ReadConf::push_missing(answer, ReadStatus::NotFound),
+        Some(image) => ReadConf::push_row(answer, |out| match projection {
+            None => out.extend_from_slice(image),
+            Some(p) => table.schema.layout().project(image, &p.0, &p.1, out),
+        }),
     }
 }

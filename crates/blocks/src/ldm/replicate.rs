@@ -6,7 +6,7 @@ use apus_signal::{
     BlockRef, DecodeError, Kind,
     ldm::{CANCEL_WAIT, LdmEnd, LdmPrepareReq, LdmPrepared, ONE_PASS, PreparedRow},
 };
-use apus_storage::{Acquire, Fragment, LockMode, Locks, RowId};
+use apus_storage::{Acquire, Change, Fragment, LockMode, Locks, RowId};
 use apus_types::{
     Chain, Epoch, ErrorCode, TransId,
     planted::{Bug, planted},
@@ -176,9 +176,8 @@ impl LocalDataManager {
         }
         for (fragment, row) in fragments.into_iter().zip(rows.iter().flatten()) {
             let Some(fragment) = fragment else { continue };
-            match fragment.is_used(RowId(row.row)) {
-                true => fragment.prefetch_version(RowId(row.row)),
-                false => fragment.prefetch(self.secret.of(row.key)),
+            if !fragment.prefetch_used(RowId(row.row)) {
+                fragment.prefetch(self.secret.of(row.key));
             }
         }
     }
@@ -198,8 +197,9 @@ impl LocalDataManager {
         row: &PreparedRow<'_>,
         ctx: &mut Context<'_>,
     ) -> Result<(), ErrorCode> {
-        if self.tables.is_dropped(row.table) {
-            return Ok(()); // before its primary has heard it
+        if self.tables.get(row.table).is_none() {
+            // Before its primary has heard that it is dropped.
+            return if self.tables.is_dropped(row.table) { Ok(()) } else { Err(ErrorCode::TableNotFound) };
         }
         // By whichever definition its primary took it: the row says itself with which columns it was written.
         let table = self.tables.get_mut(row.table).ok_or(ErrorCode::TableNotFound)?;
@@ -221,24 +221,26 @@ impl LocalDataManager {
             let given_up = self.base.is_some().then_some(&mut self.emptied);
             ends.insert_at(fragment, place, (row.key, self.secret.of(row.key)), given_up, ctx)?;
         }
-        let untouched = fragment.lock_word_of(slot) == 0;
-        if Locks::is_contended(fragment.lock_word_of(slot), at) {
-            let (transactions, granted) = (&self.transactions, &mut self.granted);
-            let mut ends = RowEnds { locks: &mut self.locks, transactions, epochs: &mut self.epochs, granted };
-            ends.settle(fragment, place, at, true);
-        }
-        let fresh = match self.locks.acquire(fragment.lock_word(slot), at, LockMode::Exclusive, NONE, false) {
-            Acquire::Granted => true,
-            Acquire::AlreadyHeld => false,
-            Acquire::Waiting | Acquire::WouldWait => {
-                panic!("rule 2 broken: row of table {} is locked by another transaction at a backup", row.table)
+        let (mut fresh, mut untouched) = (true, true);
+        if !fragment.lock_idle(slot, Locks::sole(at)) {
+            untouched = fragment.lock_word_of(slot) == 0;
+            if Locks::is_contended(fragment.lock_word_of(slot), at) {
+                let (transactions, granted) = (&self.transactions, &mut self.granted);
+                let mut ends = RowEnds { locks: &mut self.locks, transactions, epochs: &mut self.epochs, granted };
+                ends.settle(fragment, place, at, true);
             }
-        };
-        assert!(!fresh || !fragment.has_pending(slot), "row {place:?} has a new holder and somebody else's change");
+            fresh = match self.locks.acquire(fragment.lock_word(slot), at, LockMode::Exclusive, NONE, false) {
+                Acquire::Granted => true,
+                Acquire::AlreadyHeld => false,
+                Acquire::Waiting | Acquire::WouldWait => {
+                    panic!("rule 2 broken: row of table {} is locked by another transaction at a backup", row.table)
+                }
+            };
+        }
         let writer = Transactions::writer(at, part);
-        if let Err(code) =
-            self.transactions.reserve(at, u64::MAX).and_then(|()| fragment.push_pending(slot, row.image, writer))
-        {
+        let reserved = self.transactions.reserve(at, u64::MAX);
+        let change = Change { image: row.image, writer, fresh, keeps_key: false };
+        if let Err(code) = reserved.and_then(|()| fragment.push(slot, &change)) {
             if fresh {
                 self.release_row(place, at, true);
             }

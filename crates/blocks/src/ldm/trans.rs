@@ -390,6 +390,7 @@ impl Transactions {
 
     /// A row for the part on `chain`, with so many bytes of a new version; `again`: the transaction may have it on another chain.
     /// Room was reserved.
+    #[inline(always)]
     pub fn push_entry(&mut self, at: u32, chain: Chain, mut entry: Entry, image_bytes: usize, again: bool) {
         let trans = &mut self.slots[at as usize];
         let part = trans.parts.iter_mut().find(|p| p.chain == chain);
@@ -423,8 +424,7 @@ impl Transactions {
         let count = most.min(part.rows);
         for _ in 0..count {
             assert!(part.head != NONE, "a part has {} rows, and there is no next one", part.rows);
-            let entry = *self.entries.get(part.head);
-            self.entries.free(part.head);
+            let entry = self.entries.take(part.head);
             part.head = entry.next;
             part.rows -= 1;
             end(&entry);

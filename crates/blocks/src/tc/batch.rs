@@ -19,7 +19,7 @@ use apus_types::{
 
 use super::{
     TRANSACTIONS_MAX, TransactionCoordinator,
-    record::{Asked, Failure, RECORD_BYTES, State},
+    record::{Asked, Failure, RECORD_BYTES, State, Sub},
 };
 
 /// A batch refused for its view is sent again after this time at the latest.
@@ -157,9 +157,14 @@ impl TransactionCoordinator {
         if !self.is_up() {
             return Err((ErrorCode::NodeStarting, req.flags & START != 0));
         }
-        if !self.records.admits(&self.memory, self.transactions.held() + RECORD_BYTES + req.ops.len()) {
-            ctx.probe("tc: no memory for a batch");
-            return Err((ErrorCode::Overload, req.flags & START != 0));
+        let more = RECORD_BYTES + req.ops.len();
+        if !self.records.admits(&self.memory, self.transactions.held() + more) {
+            // What unused records keep for the next ones must not stand in their way.
+            self.transactions.drop_spare();
+            if !self.records.admits(&self.memory, self.transactions.held() + more) {
+                ctx.probe("tc: no memory for a batch");
+                return Err((ErrorCode::Overload, req.flags & START != 0));
+            }
         }
         if req.flags & START != 0 {
             if !self.clients.owns(from, req.trans) {
@@ -214,18 +219,24 @@ impl TransactionCoordinator {
     /// Sorts the operations, of which the routes are known, into one part per participant; order within a part is the client's.
     fn split(&mut self, at: u32, req: &TcBatchReq<'_>) {
         let trans = self.transactions.get_mut(at);
-        let mut begin = 0;
+        // Operations that follow each other to one place are copied together.
+        let (mut place, mut copied, mut end, mut current) = (None, 0, 0, 0);
         for (number, route) in (0..).zip(&self.scratch.routes) {
-            let participant = trans.participant(route.chain, route.instance);
-            let found = trans.subs().iter().position(|s| s.participant == participant);
-            let sub = match found {
-                Some(i) => &mut trans.request.subs[i],
-                None => trans.new_sub(participant),
-            };
-            sub.ops.extend_from_slice(&req.ops[begin..route.end]);
+            if place != Some((route.chain, route.instance)) {
+                if end > copied {
+                    trans.request.subs[current].ops.extend_from_slice(&req.ops[copied..end]);
+                    copied = end;
+                }
+                place = Some((route.chain, route.instance));
+                current = trans.sub_for(route.chain, route.instance);
+            }
+            let sub = &mut trans.request.subs[current];
             sub.origin.push((number, IndexNo(0)));
             sub.count += 1;
-            begin = route.end;
+            end = route.end;
+        }
+        if end > copied {
+            trans.request.subs[current].ops.extend_from_slice(&req.ops[copied..end]);
         }
         let trans = self.transactions.get(at);
         let parts: usize = trans.subs().iter().map(|s| usize::from(s.count)).sum();
@@ -549,19 +560,23 @@ impl TransactionCoordinator {
         results.clear();
         cursors.clear();
         cursors.resize(subs.len(), (0, 0));
-        for op in 0..request.count {
-            for ((at, next), sub) in cursors.iter_mut().zip(subs).filter(|(_, sub)| !sub.index_work) {
-                if sub.origin.get(*next).is_some_and(|o| o.0 == op) {
-                    *next += 1;
-                    let rest = sub.results.get(*at..).unwrap_or(&[]);
-                    let mut reader = Reader::new(rest);
-                    if let Ok(result) = OpResult::decode(&mut reader) {
-                        result.encode(results);
-                        *at += rest.len() - reader.rest().len();
-                    }
+        let mut op = 0;
+        while op < request.count {
+            let mut parts = cursors.iter_mut().zip(subs).filter(|(_, sub)| !sub.index_work);
+            let has_it = |next: usize, sub: &Sub, op: u16| sub.origin.get(next).is_some_and(|o| o.0 == op);
+            let Some(((at, next), sub)) = parts.find(|((_, next), sub)| has_it(*next, sub, op)) else { break };
+            // Results that follow each other in the part are copied together.
+            let rest = sub.results.get(*at..).unwrap_or(&[]);
+            let (mut reader, mut taken) = (Reader::new(rest), 0);
+            while has_it(*next, sub, op) {
+                (*next, op) = (*next + 1, op + 1);
+                if OpResult::decode(&mut reader).is_err() {
                     break;
                 }
+                taken = rest.len() - reader.rest().len();
             }
+            results.extend_from_slice(&rest[..taken]);
+            *at += taken;
         }
         let given: usize = cursors.iter().map(|c| c.1).sum();
         assert!(given == usize::from(request.count), "{given} results for {} operations", request.count);

@@ -169,6 +169,10 @@ impl Trans {
         let buffers: usize = self.request.subs.iter().map(of_sub).sum();
         RECORD_BYTES + buffers + self.request.changes.capacity() + self.detail.capacity()
     }
+    fn drop_buffers(&mut self) {
+        (self.request.subs, self.request.sub_count, self.request.changes) = (Vec::new(), 0, Vec::new());
+        self.detail = Vec::new();
+    }
     /// A probe goes on from here once, however many ways lead here: whoever waits sends new ones later. Beyond [`PROBES_MAX`] it has to wait for
     /// that, too.
     pub fn passes_probe(&mut self, origin: TransId, now: u64) -> bool {
@@ -184,6 +188,14 @@ impl Trans {
     }
     pub fn subs(&self) -> &[Sub] {
         &self.request.subs[..self.request.sub_count]
+    }
+    /// The part of the request under way for this participant, made if there is none: its place.
+    pub fn sub_for(&mut self, chain: Chain, instance: u8) -> usize {
+        let participant = self.participant(chain, instance);
+        self.subs().iter().position(|s| s.participant == participant).unwrap_or_else(|| {
+            self.new_sub(participant);
+            self.request.sub_count - 1
+        })
     }
     pub fn sub_mut(&mut self, batch: u32) -> Option<&mut Sub> {
         let count = self.request.sub_count;
@@ -463,6 +475,19 @@ impl Transactions {
         assert!(self.held >= before, "{} bytes are held, {before} of them by {}", self.held, trans.id);
         self.held = self.held + now - before;
     }
+    /// Unused records give up their buffers.
+    #[cold]
+    pub fn drop_spare(&mut self) {
+        if self.spare == 0 {
+            return;
+        }
+        for place in 0..self.free.len() {
+            let at = self.free[place];
+            self.slots[at as usize].drop_buffers();
+            self.recount(at);
+        }
+        self.spare = 0;
+    }
     /// # Errors
     /// Bytes that are not counted, or counted twice; a record that is neither used nor free, or in the list of another link than its client's.
     pub fn verify(&self) -> Result<(), String> {
@@ -517,8 +542,7 @@ impl Transactions {
         assert!(known == Some(at), "{} has record {at} and is known by {known:?}", trans.id);
         let bytes = trans.bytes();
         if bytes > KEPT_BYTES || self.spare + bytes - RECORD_BYTES > SPARE_BYTES_MAX {
-            (trans.request.subs, trans.request.sub_count, trans.request.changes) = (Vec::new(), 0, Vec::new());
-            trans.detail = Vec::new();
+            trans.drop_buffers();
         }
         self.recount(at);
         self.spare += self.slots[at as usize].counted - RECORD_BYTES;
@@ -546,6 +570,9 @@ mod tests {
         all.verify().expect("all is counted");
         assert!(all.held() <= 1000 * RECORD_BYTES + SPARE_BYTES_MAX, "{} bytes stay", all.held());
         assert!(all.held() > 1000 * RECORD_BYTES, "a record keeps what its next user needs");
+        all.drop_spare();
+        all.verify().expect("all is counted");
+        assert_eq!(all.held(), 1000 * RECORD_BYTES);
         let again: Vec<u32> = (2001..=3000).map(|n| begin(&mut all, n)).collect();
         all.verify().expect("all is counted");
         again.iter().for_each(|at| all.remove(*at));

@@ -253,6 +253,16 @@ impl Node {
         self.key(keys, at)[skip..].cmp(&key[skip..])
     }
 
+    /// As [`Node::open`], in a leaf without keys.
+    pub(super) fn open_bare(&mut self, at: usize, head: u64, value: u32) {
+        let (from, end) = (at * BARE_ENTRY, self.len() * BARE_ENTRY);
+        assert!(self.bare && from <= end && end + BARE_ENTRY <= self.heap as usize, "node overflow");
+        self.page.copy_within(from..end, from + BARE_ENTRY);
+        let entry = &mut self.page[from..from + BARE_ENTRY];
+        entry[..8].copy_from_slice(&head.to_le_bytes());
+        entry[8..].copy_from_slice(&value.to_le_bytes());
+        self.len += 1;
+    }
     /// The caller has made room.
     pub(super) fn open(&mut self, at: usize, head: u64, len: u16, value: u32, stored: &[u8]) {
         let width = self.entry_bytes();

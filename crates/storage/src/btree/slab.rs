@@ -89,6 +89,7 @@ impl<T> Slab<T> {
         item
     }
     /// Items in use.
+    #[inline]
     pub(super) fn len(&self) -> usize {
         self.used
     }
@@ -98,9 +99,12 @@ impl<T> Slab<T> {
     }
     /// Heap bytes, without what the items own.
     pub(super) fn bytes(&self) -> usize {
-        self.room * size_of::<T>()
-            + self.chunks.capacity() * size_of::<Chunk<T>>()
-            + self.with_room.capacity() * size_of::<u32>()
+        self.room * size_of::<T>() + self.list_bytes()
+    }
+    /// Those among them that are not for items.
+    #[inline]
+    pub(super) fn list_bytes(&self) -> usize {
+        self.chunks.capacity() * size_of::<Chunk<T>>() + self.with_room.capacity() * size_of::<u32>()
     }
 }
 

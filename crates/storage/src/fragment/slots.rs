@@ -52,11 +52,34 @@ struct Active {
 
 const IDLE: Active = Active { record: 0, lock: 0, incomplete: 0, kept_next: NOT_KEPT };
 
+/// The record of a row, read once.
+#[derive(Clone, Copy)]
+pub struct Name(u64);
+
+impl Name {
+    /// A row has the slot.
+    #[inline]
+    pub fn is_used(self) -> bool {
+        self.0 != 0
+    }
+    /// The newest version; none of a row that has only a key, and of a free slot.
+    #[inline]
+    pub fn head(self) -> RecRef {
+        if self.0 & BARE == 0 { RecRef(self.0) } else { RecRef::NONE }
+    }
+    /// The record that has the row's key; none of a free slot, and of a row that was just made.
+    #[inline]
+    pub fn holder(self) -> RecRef {
+        RecRef(self.0 & !BARE)
+    }
+}
+
 #[derive(Default)]
 struct Actives {
     chunks: Vec<Box<[Active; CHUNK]>>,
-    /// Entries that were used since the table was last empty.
+    /// Entries that were used since the table was last empty, of so many.
     fresh: u32,
+    room: u32,
     /// The first free one of them, plus one.
     free: u32,
     used: u32,
@@ -71,12 +94,12 @@ impl Actives {
     fn get_mut(&mut self, entry: u32) -> &mut Active {
         &mut self.chunks[entry as usize / CHUNK][entry as usize % CHUNK]
     }
-    fn add(&mut self, record: u64, memory: &MemoryManager) -> u32 {
+    #[inline]
+    fn add(&mut self, active: Active, memory: &MemoryManager) -> u32 {
         let entry = match self.free {
             0 => {
-                if self.fresh as usize == self.chunks.len() * CHUNK {
-                    memory.account_anyway(Region::Data, CHUNK * size_of::<Active>());
-                    self.chunks.push(Box::new([IDLE; CHUNK]));
+                if self.fresh == self.room {
+                    self.grow(memory);
                 }
                 self.fresh += 1;
                 self.fresh - 1
@@ -87,20 +110,35 @@ impl Actives {
             }
         };
         self.used += 1;
-        *self.get_mut(entry) = Active { record, ..IDLE };
+        *self.get_mut(entry) = active;
         entry
     }
+    #[cold]
+    fn grow(&mut self, memory: &MemoryManager) {
+        memory.account_anyway(Region::Data, CHUNK * size_of::<Active>());
+        self.chunks.push(Box::new([IDLE; CHUNK]));
+        self.room += CHUNK as u32;
+    }
+    #[inline]
     fn remove(&mut self, entry: u32, memory: &MemoryManager) {
         assert!(self.used > 0 && entry < self.fresh, "entry {entry} of {} active rows ends", self.used);
         self.used -= 1;
-        self.get_mut(entry).kept_next = self.free;
-        self.free = entry + 1;
-        if self.used == 0 {
-            (self.free, self.fresh) = (0, 0);
-            for _ in 0..CHUNKS_BACK.min(self.chunks.len().saturating_sub(1)) {
-                self.chunks.pop();
-                memory.unaccount(Region::Data, CHUNK * size_of::<Active>());
-            }
+        if self.used > 0 {
+            self.get_mut(entry).kept_next = self.free;
+            self.free = entry + 1;
+            return;
+        }
+        (self.free, self.fresh) = (0, 0);
+        if self.chunks.len() > 1 {
+            self.shrink(memory);
+        }
+    }
+    #[cold]
+    fn shrink(&mut self, memory: &MemoryManager) {
+        for _ in 0..CHUNKS_BACK.min(self.chunks.len() - 1) {
+            self.chunks.pop();
+            self.room -= CHUNK as u32;
+            memory.unaccount(Region::Data, CHUNK * size_of::<Active>());
         }
     }
 }
@@ -160,7 +198,7 @@ impl Slots {
         let word = *self.slot(row);
         let entry = match word & ACTIVE {
             0 => {
-                let entry = self.actives.add(word, memory);
+                let entry = self.actives.add(Active { record: word, ..IDLE }, memory);
                 *self.slot_mut(row) = ACTIVE | u64::from(entry);
                 entry
             }
@@ -168,22 +206,72 @@ impl Slots {
         };
         self.actives.get_mut(entry)
     }
-    /// The row has nothing any more that an entry is for, perhaps.
+    /// The row has nothing any more that an entry is for, perhaps. What is left of a row that has none: its record.
     #[inline]
-    pub fn settle(&mut self, row: RowId, memory: &MemoryManager) {
+    pub fn settle(&mut self, row: RowId, memory: &MemoryManager) -> Option<Name> {
+        let word = *self.slot(row);
+        if word & ACTIVE == 0 {
+            return Some(Name(word));
+        }
+        let entry = *self.actives.get(word as u32);
+        if entry != (Active { record: entry.record, ..IDLE }) {
+            return None;
+        }
+        *self.slot_mut(row) = entry.record;
+        self.actives.remove(word as u32, memory);
+        Some(Name(entry.record))
+    }
+    /// Locks a row that has nothing yet that an entry is for. `false`: it has, and nothing changes.
+    #[inline]
+    pub fn lock_idle(&mut self, row: RowId, lock: u32, memory: &MemoryManager) -> bool {
         let word = *self.slot(row);
         if word & ACTIVE != 0 {
-            let entry = *self.actives.get(word as u32);
-            if entry == (Active { record: entry.record, ..IDLE }) {
-                *self.slot_mut(row) = entry.record;
-                self.actives.remove(word as u32, memory);
-            }
+            return false;
         }
+        let entry = self.actives.add(Active { record: word, lock, ..IDLE }, memory);
+        *self.slot_mut(row) = ACTIVE | u64::from(entry);
+        true
+    }
+    /// The entry and the record of a row that has this lock and nothing else that an entry is for.
+    #[inline]
+    pub fn locked_only(&self, row: RowId, lock: u32) -> Option<(u32, Name)> {
+        let word = *self.slot(row);
+        if word & ACTIVE == 0 {
+            return None;
+        }
+        let active = self.actives.get(word as u32);
+        let is_all = active.lock == lock && active.incomplete == 0 && active.kept_next == NOT_KEPT;
+        is_all.then_some((word as u32, Name(active.record)))
+    }
+    /// Such a row gives its lock back, and has this version.
+    #[inline]
+    pub fn unlock_only(&mut self, row: RowId, entry: u32, head: RecRef, memory: &MemoryManager) {
+        let slot = self.slot_mut(row);
+        assert!(*slot == ACTIVE | u64::from(entry), "row {row:?} gives back a lock that it has not");
+        *slot = head.0;
+        self.actives.remove(entry, memory);
     }
     #[inline]
     fn record(&self, row: RowId) -> u64 {
         let word = *self.slot(row);
         if word & ACTIVE == 0 { word } else { self.actives.get(word as u32).record }
+    }
+    /// What the slot says, read once.
+    #[inline]
+    pub fn name(&self, row: RowId) -> Name {
+        Name(self.record(row))
+    }
+    /// The same of a row that has nothing that an entry is for.
+    #[inline]
+    pub fn idle(&self, row: RowId) -> Option<Name> {
+        let word = *self.slot(row);
+        (word & ACTIVE == 0).then_some(Name(word))
+    }
+    /// What the slot says, of a number that may be of no slot.
+    #[inline]
+    pub fn name_at(&self, row: RowId) -> Name {
+        let is_there = self.chunks.get(row.0 as usize / CHUNK).is_some_and(Option::is_some);
+        Name(if is_there { self.record(row) } else { 0 })
     }
     #[inline]
     fn set_record(&mut self, row: RowId, record: u64) {
@@ -194,16 +282,13 @@ impl Slots {
         }
     }
 
-    /// The newest version; none of a row that has only a key, and of a free slot.
     #[inline]
     pub fn head(&self, row: RowId) -> RecRef {
-        let record = self.record(row);
-        if record & BARE == 0 { RecRef(record) } else { RecRef::NONE }
+        self.name(row).head()
     }
-    /// The record that has the row's key; none of a free slot, and of a row that was just made.
     #[inline]
     pub fn holder(&self, row: RowId) -> RecRef {
-        RecRef(self.record(row) & !BARE)
+        self.name(row).holder()
     }
     #[inline]
     pub fn set_head(&mut self, row: RowId, head: RecRef) {
@@ -249,12 +334,6 @@ impl Slots {
         before
     }
 
-    /// No lock, nothing incomplete, no visit to come, and no entry for them ([`Slots::settle`]).
-    #[inline]
-    pub fn is_idle(&self, row: RowId) -> bool {
-        *self.slot(row) & ACTIVE == 0
-    }
-
     /// Changes are of this round from now on.
     pub fn begin_round(&mut self, round: u32) {
         self.round = round;
@@ -270,7 +349,7 @@ impl Slots {
     /// A row has this slot.
     #[inline]
     pub fn is_used(&self, row: RowId) -> bool {
-        row.0 < self.reached && self.record(row) != 0
+        self.name_at(row).is_used()
     }
 
     /// Takes the lowest free slot.

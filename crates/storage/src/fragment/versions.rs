@@ -13,7 +13,7 @@ use apus_types::Epoch;
 
 use super::{Fragment, RowId};
 use crate::{
-    record::{PENDING, RecRef, SAME_ENTRIES, TOMBSTONE},
+    record::{Header, RecRef, SAME_ENTRIES, TOMBSTONE},
     trail::Point,
 };
 
@@ -73,31 +73,34 @@ impl Fragment {
     pub fn commit(&mut self, row: RowId, epoch: Epoch, horizon: Epoch) -> bool {
         self.trail.mark(Point::Commit);
         let head = self.slots.head(row);
-        assert!(self.has_pending(row), "commit of a row without a pending version");
+        let header = (!head.is_none()).then(|| self.records.header(head)).filter(Header::is_pending);
+        let header = header.unwrap_or_else(|| panic!("commit of row {row:?} without a pending version"));
         self.slots.note_changed(row);
-        let (tombstone, mut same) = (self.records.flags(head) & TOMBSTONE, self.has_entries_of_below(head));
-        self.records.set_epoch(head, epoch);
-        let mut at = self.records.previous(head);
-        let (mut below, mut as_below) = (at, same);
-        while !below.is_none() && (self.records.flags(below) & PENDING != 0 || self.records.epoch(below) == epoch) {
-            as_below &= self.has_entries_of_below(below);
-            below = self.records.previous(below);
+        // Down to the version that was committed in an earlier epoch.
+        let (mut below, mut as_below, mut replaced, mut stamp) = (header.previous, header.has_same_entries(), None, 0);
+        while !below.is_none() {
+            let version = self.records.header(below);
+            if !version.is_pending() {
+                stamp = version.stamp;
+                replaced.get_or_insert(version);
+                if stamp != epoch.0 {
+                    break;
+                }
+            }
+            as_below &= version.has_same_entries();
+            below = version.previous;
         }
         if epoch <= horizon {
             below = RecRef::NONE;
         }
         let keep = !below.is_none();
-        let was_deleted = self.is_deleted(row);
-        assert!(!keep || self.records.epoch(below) < epoch, "a row's epochs go back to {epoch}");
-        self.records.set_flags(head, tombstone | if keep && as_below { SAME_ENTRIES } else { 0 });
-        self.records.set_previous(head, below);
-        while at != below {
-            let (previous, as_next) = (self.records.previous(at), self.has_entries_of_below(at));
-            self.drop_version(row, at, same);
-            same &= as_next;
-            at = previous;
-        }
-        self.count_deleted(was_deleted, tombstone != 0 && (keep || self.slots.kept_next(row) != NOT_KEPT));
+        assert!(!keep || stamp < epoch.0, "a row's epochs go back to {epoch}");
+        let was_kept = self.slots.kept_next(row) != NOT_KEPT;
+        let was_deleted = replaced.map_or(was_kept, |version| version.is_tombstone());
+        let tombstone = u8::from(header.is_tombstone()) * TOMBSTONE;
+        self.records.settle(head, epoch, tombstone | (u8::from(keep && as_below) * SAME_ENTRIES), below);
+        self.drop_versions(row, header.previous, below, header.has_same_entries());
+        self.count_deleted(was_deleted, tombstone != 0 && (keep || was_kept));
         if !keep {
             if tombstone != 0 {
                 self.slots.bare(row);
@@ -105,6 +108,78 @@ impl Fragment {
             return false;
         }
         self.note_kept(row, epoch)
+    }
+
+    /// Frees the versions from `at` down to, and without, `end`, which are unlinked. `same`: a version that stays has the entries of the first one.
+    fn drop_versions(&mut self, row: RowId, mut at: RecRef, end: RecRef, mut same: bool) {
+        while at != end {
+            let version = self.records.header(at);
+            self.drop_version(row, at, same);
+            same &= version.has_same_entries();
+            at = version.previous;
+        }
+    }
+
+    /// Ends a row that is locked by this word and of which nothing else is remembered, where that is simple: what its holder has changed is
+    /// committed, the version below goes, and so does the lock. `is_holder` is asked for the writer of the change. `false`: nothing has
+    /// happened, and there is more to do ([`Fragment::commit`], [`Fragment::reclaim`]).
+    ///
+    /// # Panics
+    /// If another than the holder has changed the row.
+    #[inline]
+    pub fn end_locked(
+        &mut self,
+        row: RowId,
+        lock: u32,
+        (epoch, horizon): (Epoch, Epoch),
+        is_holder: impl Fn(u64) -> bool,
+    ) -> bool {
+        let Some((entry, name)) = self.slots.locked_only(row, lock) else { return false };
+        let head = name.head();
+        if head.is_none() {
+            return false;
+        }
+        let header = self.records.header(head);
+        if header.is_pending() {
+            assert!(is_holder(header.stamp), "row {row:?} is locked by {lock:x} and changed by {:x}", header.stamp);
+            if epoch > horizon {
+                return false;
+            }
+            if header.is_tombstone() {
+                return self.end_deleted(row, entry, head, header.previous);
+            }
+            let below = header.previous;
+            let is_alone = below.is_none() || (header.has_same_entries() && self.records.free_plain(below));
+            if !is_alone {
+                return false;
+            }
+            self.trail.mark(Point::Commit);
+            self.slots.note_changed(row);
+            self.records.settle(head, epoch, 0, RecRef::NONE);
+        }
+        self.slots.unlock_only(row, entry, head, &self.memory);
+        true
+    }
+    /// Takes out a row of which nothing is left but a delete, if it is above one version.
+    fn end_deleted(&mut self, row: RowId, entry: u32, head: RecRef, below: RecRef) -> bool {
+        if below.is_none() {
+            return false;
+        }
+        let (version, bytes) = self.records.version(below);
+        if !version.is_plain() {
+            return false;
+        }
+        self.trail.mark(Point::Commit);
+        self.slots.note_changed(row);
+        let mut image = std::mem::take(&mut self.image);
+        image.clear();
+        image.extend_from_slice(bytes);
+        (0..self.indexes.len()).for_each(|index| self.remove_entry_of(index, row, &image));
+        self.image = image;
+        self.records.free(below);
+        self.slots.unlock_only(row, entry, head, &self.memory);
+        self.remove_row(row);
+        true
     }
 
     fn note_kept(&mut self, row: RowId, epoch: Epoch) -> bool {
@@ -152,9 +227,8 @@ impl Fragment {
     pub fn give_up_committed(&mut self, row: RowId) -> bool {
         self.trail.mark(Point::Evict);
         let (mut newer, mut at) = (RecRef::NONE, self.slots.head(row));
-        while !at.is_none() && self.records.flags(at) & PENDING != 0 {
-            newer = at;
-            at = self.records.previous(at);
+        while let Some(header) = self.pending(at) {
+            (newer, at) = (at, header.previous);
         }
         if at.is_none() {
             return false;
@@ -163,17 +237,13 @@ impl Fragment {
         match newer.is_none() {
             true => self.slots.bare(row),
             false => {
-                same = self.has_entries_of_below(newer);
+                let header = self.records.header(newer);
+                same = header.has_same_entries();
                 self.records.set_previous(newer, RecRef::NONE);
-                self.records.set_flags(newer, self.records.flags(newer) & !SAME_ENTRIES);
+                self.records.set_flags(newer, header.without_same_entries());
             }
         }
-        while !at.is_none() {
-            let (previous, as_next) = (self.records.previous(at), self.has_entries_of_below(at));
-            self.drop_version(row, at, same);
-            same &= as_next;
-            at = previous;
-        }
+        self.drop_versions(row, at, RecRef::NONE, same);
         self.slots.note_changed(row);
         self.count_deleted(was_deleted, self.is_deleted(row));
         true
@@ -183,14 +253,17 @@ impl Fragment {
     fn trim(&mut self, row: RowId, horizon: Epoch, was_deleted: bool) {
         self.trail.mark(Point::Collect);
         let (mut newer, mut at) = (RecRef::NONE, self.slots.head(row));
-        while !at.is_none() && (self.records.flags(at) & PENDING != 0 || self.records.epoch(at) > horizon) {
-            newer = at;
-            at = self.records.previous(at);
+        while !at.is_none() {
+            let header = self.records.header(at);
+            if !header.is_pending() && header.stamp <= horizon.0 {
+                break;
+            }
+            (newer, at) = (at, header.previous);
         }
         if !at.is_none() {
-            let (mut old, mut same) = (self.records.previous(at), self.has_entries_of_below(at));
+            let header = self.records.header(at);
             self.records.set_previous(at, RecRef::NONE);
-            if self.records.flags(at) & TOMBSTONE != 0 {
+            if header.is_tombstone() {
                 match newer.is_none() {
                     true => self.slots.bare(row),
                     false => {
@@ -199,37 +272,37 @@ impl Fragment {
                     }
                 }
             }
-            while !old.is_none() {
-                let (previous, as_next) = (self.records.previous(old), self.has_entries_of_below(old));
-                self.drop_version(row, old, same);
-                same &= as_next;
-                old = previous;
-            }
+            self.drop_versions(row, header.previous, RecRef::NONE, header.has_same_entries());
         }
         self.count_deleted(was_deleted, self.is_deleted(row));
-        let newest = self.newest_committed(row);
-        if !newest.is_none() && (!self.records.previous(newest).is_none() || self.is_tombstone(newest)) {
-            let epoch = self.records.epoch(newest);
-            self.note_kept(row, epoch);
+        if let Some(newest) = self.newest_committed(row).filter(Header::needs_visit) {
+            self.note_kept(row, Epoch(newest.stamp));
         } else {
             self.reclaim(row);
         }
     }
 
-    fn newest_committed(&self, row: RowId) -> RecRef {
-        self.below_pending(self.slots.head(row))
+    /// What a version says that is pending.
+    fn pending(&self, at: RecRef) -> Option<Header> {
+        (!at.is_none()).then(|| self.records.header(at)).filter(Header::is_pending)
+    }
+    fn newest_committed(&self, row: RowId) -> Option<Header> {
+        self.below_pending(self.slots.head(row)).map(|version| version.header)
     }
     /// The newest committed version is a delete, kept for snapshots, or there is none any more and the slot stays until it is visited.
     pub(super) fn is_deleted(&self, row: RowId) -> bool {
-        let newest = self.newest_committed(row);
-        if newest.is_none() { self.slots.kept_next(row) != NOT_KEPT } else { self.is_tombstone(newest) }
+        match self.newest_committed(row) {
+            None => self.slots.kept_next(row) != NOT_KEPT,
+            Some(newest) => newest.is_tombstone(),
+        }
     }
+    #[inline]
     pub(super) fn count_deleted(&mut self, before: bool, after: bool) {
         assert!(self.deleted >= u64::from(before), "more deleted rows go than there are");
         self.deleted = self.deleted + u64::from(after) - u64::from(before);
     }
     pub(super) fn is_tombstone(&self, record: RecRef) -> bool {
-        self.records.flags(record) & TOMBSTONE != 0
+        self.records.header(record).is_tombstone()
     }
 
     /// The buckets hold each row with old versions once, and no row that does not exist.
@@ -251,7 +324,7 @@ impl Fragment {
         let (mut marked, mut deleted) = (0, 0);
         for row in (0..self.slots.reached()).map(RowId) {
             let newest = self.newest_committed(row);
-            let needs = !newest.is_none() && (!self.records.previous(newest).is_none() || self.is_tombstone(newest));
+            let needs = newest.as_ref().is_some_and(Header::needs_visit);
             deleted += u64::from(self.slots.is_used(row) && self.is_deleted(row));
             let is_marked = self.slots.kept_next(row) != NOT_KEPT;
             marked += u32::from(is_marked);
@@ -259,12 +332,12 @@ impl Fragment {
                 return Err(format!("row {row:?} has old versions and is not listed"));
             }
             let mut at = newest;
-            while !at.is_none() {
-                let below = self.records.previous(at);
-                if !below.is_none() && self.records.epoch(below) >= self.records.epoch(at) {
+            while let Some(version) = at.filter(|version| !version.previous.is_none()) {
+                let below = self.records.header(version.previous);
+                if below.stamp >= version.stamp {
                     return Err(format!("the epochs of row {row:?} do not ascend"));
                 }
-                at = below;
+                at = Some(below);
             }
         }
         if deleted != self.deleted {
