@@ -4,7 +4,7 @@
 # make reliability    what clients feel when real processes break; docs/reliability.md (20 minutes, needs root). ROWS="kill-data halves": only
 #                     these, the others stay as measured last; `make reliability-page` writes only the page
 # make kills          500 rounds of kill -9 (ROUNDS=500), at most MINUTES=20 of them; run again, it goes on
-# make fuzz           a million inputs for each decoder that reads from strangers or a disk: both sides of the hello, signals, redo logs, MySQL packets (INPUTS=1000000)
+# make fuzz           a million inputs for each decoder that reads from strangers or a disk: both sides of the hello, signals, groupings, redo logs, MySQL packets (INPUTS=1000000)
 # make fmt            format all Rust code
 
 TARGET := $(or $(CARGO_TARGET_DIR),$(CURDIR)/target)
@@ -50,6 +50,7 @@ INPUTS := 1000000
 fuzz:
 	@APUS_FUZZ_INPUTS=$(INPUTS) cargo test --release -p apus-auth --test handshake garbage
 	@APUS_FUZZ_INPUTS=$(INPUTS) cargo test --release -p apus-signal --test fuzz
+	@APUS_FUZZ_INPUTS=$(INPUTS) cargo test --release -p apus-eval --test fuzz
 	@APUS_FUZZ_INPUTS=$(INPUTS) cargo test --release -p apus-redo --test fuzz
 	@APUS_FUZZ_INPUTS=$(INPUTS) cargo test --release -p apus-vault --test fuzz
 	@APUS_FUZZ_INPUTS=$(INPUTS) cargo test --release -p apus-sql --lib not_panicked_on

@@ -4,6 +4,7 @@
     generate.py SEED COUNT               against an Apus of its own
     generate.py SEED COUNT --port N      against an Apus that runs already
     generate.py SEED COUNT --views       views are among the tables, and each statement is read as a view, too
+    generate.py SEED COUNT --groups      groups, aggregates and distinct rows of one table with columns of all types, as data nodes make them
 
 The same seed draws the same tables and statements. Every 200 statements the tables are new. Rows are compared without their order, errors by their number; what Apus refuses
 with 1235 is counted. A difference is printed for a person to judge, and makes the run fail.
@@ -153,6 +154,95 @@ class Query:
         return f"SELECT COUNT(*), {self.aggregate(scope)} FROM {text}"
 
 
+class Groups:
+    """Draws statements that group one table. Where texts are equal that do not look the same, and of sums of doubles, nothing is shown that may differ."""
+
+    COLUMNS = {
+        "tiny": ("TINYINT", ["NULL", "-128", "0", "1", "1", "2", "127"]),
+        "n": ("INT", ["NULL", "-5", "0", "3", "3", "2147483647"]),
+        "u": ("BIGINT UNSIGNED", ["NULL", "0", "7", "18446744073709551615"]),
+        "big": ("BIGINT", ["NULL", "-9223372036854775808", "9", "9223372036854775807"]),
+        "price": ("DECIMAL(12,2)", ["NULL", "0", "0.01", "-1.50", "9999999999.99"]),
+        "part": ("DECIMAL(8,5)", ["NULL", "0.06", "0.00001", "-1", "999.99999"]),
+        "wide": ("DECIMAL(36,3)", ["NULL", "1.5", "999999999999999999999999999999999.999", "-7"]),
+        "day": ("DATE", ["NULL", "'2024-02-29'", "'1000-01-01'", "'9999-12-31'"]),
+        "at": ("DATETIME(2)", ["NULL", "'2024-02-29 01:02:03.45'", "'2024-02-29'"]),
+        "ts": ("TIMESTAMP NULL", ["NULL", "'2024-02-29 01:02:03'", "'2001-01-01'"]),
+        "t": ("TIME(1)", ["NULL", "'-01:00:00.5'", "'838:59:59'", "'00:00:00'"]),
+        "y": ("YEAR", ["NULL", "1901", "2024", "0"]),
+        "d": ("DOUBLE", ["NULL", "0", "-0.0", "0.5", "1024"]),
+        "c": ("CHAR(6)", ["NULL", "'a'", "'A'", "'a '", "'b'", "''"]),
+        "v": ("VARCHAR(12)", ["NULL", "'ab'", "'AB'", "'äb'", "'ß'", "'ss'", "'%'"]),
+        "cs": ("VARCHAR(12) COLLATE utf8mb4_bin", ["NULL", "'ab'", "'AB'", "'ab '", "''"]),
+        "bin": ("VARBINARY(8)", ["NULL", "'ab'", "'AB'", "x'00'", "''"]),
+        "e": ("ENUM('low','mid','high')", ["NULL", "'low'", "'mid'", "'high'"]),
+        "bits": ("BIT(3)", ["NULL", "0", "5", "7"]),
+    }
+    INTEGERS = ["tiny", "n", "u", "big"]
+    DECIMALS = ["price", "part", "wide"]
+    # Equal ones look the same.
+    SHOWN = [*INTEGERS, *DECIMALS, "day", "at", "ts", "t", "y", "cs", "bin", "e"]
+    # Their sums are decimals.
+    ADDED = [*INTEGERS, *DECIMALS, "y", "bits"]
+
+    def __init__(self, draw):
+        self.draw = draw
+
+    @classmethod
+    def database(cls, draw):
+        yield from ["DROP DATABASE IF EXISTS drawn", "CREATE DATABASE drawn COLLATE utf8mb4_general_ci", "USE drawn"]
+        columns = [f"{name} {kind}" for name, (kind, _) in cls.COLUMNS.items()]
+        yield f"CREATE TABLE g (id INT PRIMARY KEY, {', '.join(columns)}, KEY (n), KEY (day, tiny))"
+        rows = ["(" + ", ".join([str(number), *(draw.choice(values) for _, values in cls.COLUMNS.values())]) + ")" for number in range(60)]
+        yield f"INSERT INTO g VALUES {', '.join(rows)}"
+
+    def number(self, depth=0):
+        x = self.draw.random()
+        if depth >= 2 or x < 0.3:
+            return self.draw.choice(self.DECIMALS)
+        if x < 0.4:
+            return self.draw.choice(self.INTEGERS)
+        if x < 0.5:
+            return self.draw.choice(["1", "-2", "0.5", "1.25", "NULL"])
+        return f"({self.number(depth + 1)} {self.draw.choice('+-*')} {self.number(depth + 1)})"
+
+    def aggregate(self):
+        x = self.draw.random()
+        if x < 0.15:
+            return "COUNT(*)"
+        if x < 0.3:
+            return f"COUNT({self.draw.choice(['', '', 'DISTINCT '])}{self.draw.choice(list(self.COLUMNS))})"
+        if x < 0.5:
+            distinct = self.draw.choice(["", "", "", "DISTINCT "])
+            return f"{self.draw.choice(['SUM', 'AVG'])}({distinct}{self.draw.choice(self.ADDED)})"
+        if x < 0.7:
+            return f"{self.draw.choice(['MIN', 'MAX'])}({self.draw.choice(self.SHOWN)})"
+        return f"{self.draw.choice(['SUM', 'AVG', 'MIN', 'MAX', 'COUNT'])}({self.number()})"
+
+    def condition(self):
+        name = self.draw.choice(list(self.COLUMNS))
+        value = self.draw.choice(self.COLUMNS[name][1])
+        x = self.draw.random()
+        if x < 0.5:
+            return f"{name} {self.draw.choice(['=', '<', '>=', '<>', '<=>'])} {value}"
+        if x < 0.7:
+            return f"{name} IS {self.draw.choice(['', 'NOT '])}NULL"
+        pattern = self.draw.choice(["'a%'", "'%B'", "'_b'", "'%'", "'a|%' ESCAPE '|'", "'ß'", "''"])
+        return f"{self.draw.choice(['c', 'v', 'cs'])} {self.draw.choice(['', 'NOT '])}LIKE {pattern}"
+
+    def statement(self):
+        keys = self.draw.sample(list(self.COLUMNS), self.draw.choice([0, 1, 1, 2, 3]))
+        shown = [key for key in keys if key in self.SHOWN]
+        where = " WHERE " + " AND ".join(self.condition() for _ in range(self.draw.choice([1, 1, 2]))) if self.draw.random() < 0.6 else ""
+        if keys and len(shown) == len(keys) and self.draw.random() < 0.15:
+            return f"SELECT DISTINCT {', '.join(keys)} FROM g{where}"
+        outputs = ", ".join([*shown, *(self.aggregate() for _ in range(self.draw.choice([1, 2, 3])))])
+        grouped = f" GROUP BY {', '.join(keys)}" if keys else ""
+        rollup = " WITH ROLLUP" if len(shown) == len(keys) and keys and self.draw.random() < 0.1 else ""
+        having = f" HAVING {self.aggregate()} IS NOT NULL" if self.draw.random() < 0.2 else ""
+        return f"SELECT {outputs} FROM g{where}{grouped}{rollup}{having}"
+
+
 def database(draw):
     """Statements that make new tables: keys, an index, a unique index, NULLs in what is joined."""
     some = lambda: draw.choice(["NULL", 0, 1, 2, 3, 4, 5])  # noqa: E731
@@ -192,6 +282,7 @@ def main():
     parser.add_argument("count", type=int)
     parser.add_argument("--port", type=int)
     parser.add_argument("--views", action="store_true")
+    parser.add_argument("--groups", action="store_true")
     arguments = parser.parse_args()
     draw = random.Random(arguments.seed)
     scenario = Scenario("generate")
@@ -208,10 +299,10 @@ def main():
         for number in range(arguments.count):
             if number % STATEMENTS_PER_DATABASE == 0:
                 views = [f"CREATE VIEW {name} AS {text}" for name, (_, text) in VIEWS.items()] if arguments.views else []
-                for sql in [*database(draw), *views]:
+                for sql in [*(Groups.database if arguments.groups else database)(draw), *views]:
                     for side in sides:
                         side.query(sql)
-            sql = Query(draw, tables).statement()
+            sql = (Groups(draw) if arguments.groups else Query(draw, tables)).statement()
             wanted, found = (answer(side, sql) for side in sides)
             if wanted == found and isinstance(wanted, list) and arguments.views:
                 wanted, found = (as_view(side, sql) for side in sides)

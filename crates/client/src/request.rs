@@ -63,6 +63,8 @@ pub struct ScanRequest<'a> {
     pub limit: u64,
     /// What rows must be like, as [`apus_types::filter`] says it; empty: all of them.
     pub filter: &'a [u8],
+    /// Partial groups in place of rows, as `apus_eval::grouping` says it: of each its first row, with the states of its aggregates as its [`crate::Rows::key`]; empty: rows. Not with `ordered` or `with_keys`.
+    pub grouping: &'a [u8],
     /// Most rows of one batch; at most [`apus_signal::scan::SCAN_ROWS_MAX`].
     pub batch_rows: u32,
 }
@@ -86,6 +88,7 @@ impl<'a> ScanRequest<'a> {
             columns: None,
             partitions: None,
             filter: &[],
+            grouping: &[],
             limit: u64::MAX,
             batch_rows: 1024,
         }

@@ -57,6 +57,7 @@ pub(crate) struct ScanScratch {
     high: Limit,
     columns: Vec<u16>,
     aggregates: Vec<apus_signal::scan::Aggregate>,
+    grouping: Vec<u8>,
     filter: Vec<u8>,
     streams: Vec<Stream>,
     /// Streams that ended, and their memory.
@@ -188,6 +189,8 @@ impl Client {
         scratch.columns.clear();
         scratch.columns.extend_from_slice(request.columns.unwrap_or(&[]));
         scratch.aggregates.clear();
+        scratch.grouping.clear();
+        scratch.grouping.extend_from_slice(request.grouping);
         scratch.filter.clear();
         scratch.filter.extend_from_slice(request.filter);
         ScanCursor {
@@ -578,6 +581,7 @@ impl ScanCursor {
                 columns: self.has_columns.then_some(self.scratch.columns.as_slice()),
                 partitions: &stream.partitions,
                 aggregates: &self.scratch.aggregates,
+                grouping: &self.scratch.grouping,
                 filter: &self.scratch.filter,
             }
             .encode(body);

@@ -11,6 +11,9 @@
 //!
 //! A scan with a *filter* ([`apus_types::filter`]) returns, or aggregates, only rows that pass it.
 //!
+//! A scan with a *grouping* (`apus_eval::grouping`, opaque here) returns partial groups in place of rows: of each its first row, and in the place of the entry key what its aggregates have so far. A page that has as many as an
+//! answer has rows ends there.
+//!
 //! With aggregates the answer is a single row of partial results instead (see [`Aggregate`]).
 
 use std::ops::Bound;
@@ -104,6 +107,8 @@ pub struct ScanReq<'a> {
     partitions: &'a [u8],
     /// Triples `function u8, column u16`.
     aggregates: &'a [u8],
+    /// Empty: rows as they are.
+    pub grouping: &'a [u8],
     /// Empty: all rows.
     pub filter: &'a [u8],
 }
@@ -130,6 +135,8 @@ pub struct ScanSpec<'a> {
     pub columns: Option<&'a [u16]>,
     pub partitions: &'a [PartitionId],
     pub aggregates: &'a [Aggregate],
+    /// Empty: rows as they are.
+    pub grouping: &'a [u8],
     /// Empty: all rows.
     pub filter: &'a [u8],
 }
@@ -171,6 +178,7 @@ impl ScanSpec<'_> {
             out.put_u8(a.function as u8);
             out.put_u16(a.column);
         }
+        out.put_short_bytes(self.grouping);
         out.put_bytes(self.filter);
     }
 }
@@ -210,6 +218,7 @@ impl<'a> ScanReq<'a> {
         if aggregates.as_chunks::<3>().0.iter().any(|a| AggregateFunction::from_u8(a[0]).is_none()) {
             return Err(DecodeError);
         }
+        let grouping = r.short_bytes()?;
         let filter = r.rest();
         Ok(ScanReq {
             request,
@@ -229,6 +238,7 @@ impl<'a> ScanReq<'a> {
             projection,
             partitions,
             aggregates,
+            grouping,
             filter,
         })
     }

@@ -10,10 +10,12 @@
 //!
 //! Texts are kept as UTF-8 whatever character set a column has; the character sets other than utf8mb4 say which characters there are.
 
+mod like;
 mod weights;
 
 use std::{cmp::Ordering, sync::LazyLock};
 
+pub use like::{like, like_in_steps};
 use weights::{ABOVE, BELOW, END, SPACE, Table};
 
 macro_rules! collations {

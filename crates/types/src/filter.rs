@@ -1,34 +1,59 @@
 //! Filters: what data nodes ask of the rows that they scan, so that rows nobody wants stay where they are. NDB calls it a pushed condition.
 //!
 //! A filter is a list of tests, all of which a row must pass. A *range test* says that the key of a column ([`crate::key`]) is in one of some ranges: what the bounds of an index on that column would
-//! say, made by the same conversion of constants. A *column test* compares two columns of one type. NULL passes a range only where the range has it, and no comparison.
+//! say, made by the same conversion of constants; or the key of the first characters of a text. A *column test* compares two columns of one type. A *pattern test* is LIKE by the column's collation. A *set test* says that a value may be one of very many, those that a join
+//! asks for: a Bloom filter over keys ([`Set`]), which others pass now and then. NULL passes a range only where the range has it, and no other test.
 //!
 //! A filter is not a program: no jumps, no arithmetic, no error while it runs. What is richer than that is asked by the SQL node of the rows that come. Each test has a highest cost, so data
-//! nodes know how many rows fit into a slice ([`Filter::cost`]).
+//! nodes know how many rows fit into a slice ([`Filter::cost`]); what a pattern costs is known when it was asked ([`Filter::take_spent`]).
 //!
 //! ```text
 //! range test:  1 u8 | column u16 | count u16 | count x ( 1: low, 2: high u8 | low key length u16, key | high key length u16, key )   low included, high excluded
+//!              5 u8 | column u16 | characters u16 | count u16 and so on: of the beginning of a text
 //! column test: 2 u8 | left column u16 | orders that pass u8 (1 less, 2 equal, 4 greater) | right column u16
+//! pattern test: 3 u8 | column u16 | 1: rows pass that are not like it, 2: there is an escape u8 | escape u8 | length u8, pattern
+//! set test:    4 u8 | column u16 | length u32, a power of two of bytes
 //! ```
 
-use std::cmp::Ordering;
+use std::{cell::Cell, cmp::Ordering};
 
 use crate::{
-    ErrorCode, key,
+    ErrorCode,
+    collate::{first_characters, like_in_steps},
+    hash::hash_key,
+    key,
     schema::{ColumnType, TableSchema},
+    value::Value,
 };
 
 /// Most tests of a filter, most ranges of all of them, most bytes.
 pub const TESTS_MAX: usize = 16;
 pub const RANGES_MAX: usize = 1024;
-pub const FILTER_BYTES_MAX: usize = 48 << 10;
+pub const FILTER_BYTES_MAX: usize = 112 << 10;
+/// Longest pattern, in bytes.
+pub const PATTERN_BYTES_MAX: usize = 32;
+/// Least and most bytes of a set.
+pub const SET_BYTES_MIN: usize = 64;
+pub const SET_BYTES_MAX: usize = 64 << 10;
 /// Longest texts (in characters) and binary strings (in bytes), as declared, of which a test is made: longer ones cost more than a slice has.
 pub const LENGTH_MAX: u16 = 255;
 
+/// Texts of so many characters have keys, whatever the characters and the collation.
+pub const EXACT_LENGTH_MAX: u16 = 80;
+
 const RANGES: u8 = 1;
 const COLUMNS: u8 = 2;
+const LIKE: u8 = 3;
+const SET: u8 = 4;
+const RANGES_OF_BEGINNING: u8 = 5;
 const HAS_LOW: u8 = 1;
 const HAS_HIGH: u8 = 2;
+const IS_NEGATED: u8 = 1;
+const HAS_ESCAPE: u8 = 2;
+/// Bits of a set that each of its values has.
+const SET_PROBES: u32 = 3;
+/// So many steps of a pattern take the time that a row costs that is looked at.
+const STEPS_PER_ROW: u32 = 512;
 /// A text that is tested costs as much as so many rows that are looked at.
 const TEXT_COST: u32 = 4;
 
@@ -46,6 +71,19 @@ pub fn is_testable(ty: ColumnType) -> bool {
     }
 }
 
+/// Whether a filter may ask for the characters of a column of such a type; an ENUM is a number.
+pub fn is_testable_text(ty: ColumnType) -> bool {
+    ty.is_text() && ty.fixed_bytes().is_none() && is_testable(ty)
+}
+
+/// Whether every value of a column of such a type has a key, so that a test passes what the condition is true of and nothing else.
+pub fn is_exact(ty: ColumnType) -> bool {
+    match ty {
+        ColumnType::Char { length, .. } | ColumnType::VarChar { length, .. } => length <= EXACT_LENGTH_MAX,
+        other => is_testable(other),
+    }
+}
+
 /// Whether keys of the two order as their values do among each other.
 pub fn are_comparable(left: ColumnType, right: ColumnType) -> bool {
     use ColumnType::{Date, DateTime, Decimal, Double, Int, Time};
@@ -55,6 +93,44 @@ pub fn are_comparable(left: ColumnType, right: ColumnType) -> bool {
         (Decimal { scale, .. }, Decimal { scale: other, .. }) => scale == other,
         _ => false,
     }
+}
+
+/// Whether a filter may ask whether a column of such a type is in a set of the values of another one: their keys are equal where they are.
+pub fn may_be_in_set(column: ColumnType, of: ColumnType) -> bool {
+    let are_whole = matches!((column, of), (ColumnType::Int { .. }, ColumnType::Int { .. }));
+    are_whole || are_comparable(column, of)
+}
+
+/// The values of a set test.
+#[derive(Clone, Debug)]
+pub struct Set {
+    bits: Vec<u8>,
+}
+
+impl Set {
+    /// Room for so many values.
+    pub fn with_room(values: usize) -> Set {
+        let bytes = (2 * values).next_power_of_two().clamp(SET_BYTES_MIN, SET_BYTES_MAX);
+        Set { bits: vec![0; bytes] }
+    }
+    /// Adds a value for columns of this type; one that no such column can have is left out.
+    pub fn add(&mut self, ty: ColumnType, value: &Value<'_>, key: &mut Vec<u8>) {
+        key.clear();
+        if key::encode_part(ty, false, value, key).is_ok() {
+            let count = self.bits.len() * 8;
+            places(key, count).for_each(|place| self.bits[place / 8] |= 1 << (place % 8));
+        }
+    }
+    pub fn bytes(&self) -> &[u8] {
+        &self.bits
+    }
+}
+
+/// The bits of a key among so many, a power of two.
+fn places(key: &[u8], count: usize) -> impl Iterator<Item = usize> {
+    let hash = hash_key(key);
+    let (first, step) = (hash, (hash >> 32) | 1);
+    (0..u64::from(SET_PROBES)).map(move |n| first.wrapping_add(n.wrapping_mul(step)) as usize & (count - 1))
 }
 
 /// Orders of two values that pass a comparison.
@@ -74,6 +150,23 @@ fn order_bit(order: Ordering) -> u8 {
 pub fn push_ranges<'k>(out: &mut Vec<u8>, column: u16, ranges: impl ExactSizeIterator<Item = KeyRange<'k>>) {
     out.push(RANGES);
     out.extend_from_slice(&column.to_le_bytes());
+    push_list(out, ranges);
+}
+
+/// As [`push_ranges`], of the first characters of a text.
+pub fn push_ranges_of_beginning<'k>(
+    out: &mut Vec<u8>,
+    column: u16,
+    characters: u16,
+    ranges: impl ExactSizeIterator<Item = KeyRange<'k>>,
+) {
+    out.push(RANGES_OF_BEGINNING);
+    out.extend_from_slice(&column.to_le_bytes());
+    out.extend_from_slice(&characters.to_le_bytes());
+    push_list(out, ranges);
+}
+
+fn push_list<'k>(out: &mut Vec<u8>, ranges: impl ExactSizeIterator<Item = KeyRange<'k>>) {
     out.extend_from_slice(&(ranges.len() as u16).to_le_bytes());
     for (low, high) in ranges {
         out.push((u8::from(low.is_some()) * HAS_LOW) | (u8::from(high.is_some()) * HAS_HIGH));
@@ -92,18 +185,58 @@ pub fn push_columns(out: &mut Vec<u8>, left: u16, orders: u8, right: u16) {
     out.extend_from_slice(&right.to_le_bytes());
 }
 
+/// Appends a pattern test.
+pub fn push_like(out: &mut Vec<u8>, column: u16, pattern: &[u8], escape: Option<u8>, negated: bool) {
+    out.push(LIKE);
+    out.extend_from_slice(&column.to_le_bytes());
+    out.push((u8::from(negated) * IS_NEGATED) | (u8::from(escape.is_some()) * HAS_ESCAPE));
+    out.push(escape.unwrap_or(0));
+    out.push(pattern.len() as u8);
+    out.extend_from_slice(pattern);
+}
+
+/// Appends a set test.
+pub fn push_set(out: &mut Vec<u8>, column: u16, set: &[u8]) {
+    out.push(SET);
+    out.extend_from_slice(&column.to_le_bytes());
+    out.extend_from_slice(&(set.len() as u32).to_le_bytes());
+    out.extend_from_slice(set);
+}
+
 #[derive(Clone, Copy)]
-enum Test {
-    Ranges { column: u16, first: u16, end: u16 },
-    Columns { left: u16, orders: u8, right: u16 },
+enum Test<'f> {
+    /// `characters`: of the beginning of a text.
+    Ranges {
+        column: u16,
+        characters: Option<u16>,
+        first: u16,
+        end: u16,
+    },
+    Columns {
+        left: u16,
+        orders: u8,
+        right: u16,
+    },
+    Like {
+        column: u16,
+        pattern: &'f [u8],
+        escape: Option<u8>,
+        negated: bool,
+    },
+    Set {
+        column: u16,
+        bits: &'f [u8],
+    },
 }
 
 /// A filter that was read and checked.
 pub struct Filter<'f> {
-    tests: [Test; TESTS_MAX],
+    tests: [Test<'f>; TESTS_MAX],
     count: usize,
     ranges: Vec<KeyRange<'f>>,
     cost: u32,
+    /// Steps of patterns that were not taken yet.
+    steps: Cell<u32>,
 }
 
 impl<'f> Filter<'f> {
@@ -118,7 +251,7 @@ impl<'f> Filter<'f> {
     ) -> Result<Filter<'f>, ErrorCode> {
         memory.clear();
         let none = Test::Columns { left: 0, orders: 0, right: 0 };
-        let mut filter = Filter { tests: [none; TESTS_MAX], count: 0, ranges: memory, cost: 0 };
+        let mut filter = Filter { tests: [none; TESTS_MAX], count: 0, ranges: memory, cost: 0, steps: Cell::new(0) };
         if bytes.len() > FILTER_BYTES_MAX {
             return Err(ErrorCode::ProtocolViolation);
         }
@@ -128,9 +261,11 @@ impl<'f> Filter<'f> {
             let place = filter.tests.get_mut(filter.count).ok_or(ErrorCode::ProtocolViolation)?;
             let ty = |column: u16| schema.columns.get(usize::from(column)).map(|c| c.ty);
             *place = match rest.u8()? {
-                RANGES => {
+                kind @ (RANGES | RANGES_OF_BEGINNING) => {
                     let column = rest.u16()?;
-                    let ty = ty(column).filter(|ty| is_testable(*ty)).ok_or(ErrorCode::ProtocolViolation)?;
+                    let characters = if kind == RANGES { None } else { Some(rest.u16()?) };
+                    let may = |ty: &ColumnType| is_testable(*ty) && (characters.is_none() || is_testable_text(*ty));
+                    let ty = ty(column).filter(may).ok_or(ErrorCode::ProtocolViolation)?;
                     match ty.fixed_bytes() {
                         Some(_) => fixed += 1,
                         None => filter.cost += TEXT_COST,
@@ -143,7 +278,7 @@ impl<'f> Filter<'f> {
                     for _ in first..end {
                         filter.ranges.push(rest.range()?);
                     }
-                    Test::Ranges { column, first: first as u16, end: end as u16 }
+                    Test::Ranges { column, characters, first: first as u16, end: end as u16 }
                 }
                 COLUMNS => {
                     let (left, orders, right) = (rest.u16()?, rest.u8()?, rest.u16()?);
@@ -153,6 +288,30 @@ impl<'f> Filter<'f> {
                     }
                     fixed += 1;
                     Test::Columns { left, orders, right }
+                }
+                LIKE => {
+                    let (column, flags, escape) = (rest.u16()?, rest.u8()?, rest.u8()?);
+                    let length = usize::from(rest.u8()?);
+                    let pattern = rest.take(length)?;
+                    let is_text = ty(column).is_some_and(is_testable_text);
+                    if !is_text || length > PATTERN_BYTES_MAX {
+                        return Err(ErrorCode::ProtocolViolation);
+                    }
+                    filter.cost += 1;
+                    let escape = (flags & HAS_ESCAPE != 0).then_some(escape);
+                    Test::Like { column, pattern, escape, negated: flags & IS_NEGATED != 0 }
+                }
+                SET => {
+                    let column = rest.u16()?;
+                    let length = rest.u32()? as usize;
+                    let bits = rest.take(length)?;
+                    let is_known = ty(column).is_some_and(|ty| ty.fixed_bytes().is_some());
+                    let is_size = length.is_power_of_two() && (SET_BYTES_MIN..=SET_BYTES_MAX).contains(&length);
+                    if !is_known || !is_size {
+                        return Err(ErrorCode::ProtocolViolation);
+                    }
+                    fixed += 1;
+                    Test::Set { column, bits }
                 }
                 _ => return Err(ErrorCode::ProtocolViolation),
             };
@@ -171,9 +330,12 @@ impl<'f> Filter<'f> {
     #[inline]
     pub fn passes(&self, schema: &TableSchema, row: &[u8], key: &mut Vec<u8>) -> bool {
         self.tests[..self.count].iter().all(|test| match *test {
-            Test::Ranges { column, first, end } => {
+            Test::Ranges { column, characters, first, end } => {
                 let Some(definition) = schema.columns.get(usize::from(column)) else { return false };
-                let value = schema.layout().value(row, column);
+                let value = match (schema.layout().value(row, column), characters) {
+                    (Value::Bytes(text), Some(count)) => Value::Bytes(first_characters(text, usize::from(count))),
+                    (value, _) => value,
+                };
                 key.clear();
                 match key::encode_part(definition.ty, definition.nullable, &value, key) {
                     Ok(()) => is_in(&self.ranges[usize::from(first)..usize::from(end)], key),
@@ -181,7 +343,30 @@ impl<'f> Filter<'f> {
                 }
             }
             Test::Columns { left, orders, right } => compares(schema, row, (left, orders, right), key),
+            Test::Like { column, pattern, escape, negated } => {
+                let layout = schema.layout();
+                let Value::Bytes(text) = layout.value(row, column) else { return false };
+                let collation = layout.column_type(column).and_then(ColumnType::collation);
+                let (is_like, steps) = like_in_steps(text, pattern, escape, collation);
+                self.steps.set(self.steps.get() + steps);
+                is_like != negated
+            }
+            Test::Set { column, bits } => {
+                let value = schema.layout().value(row, column);
+                let Some(ty) = schema.layout().column_type(column).filter(|_| !value.is_null()) else { return false };
+                key.clear();
+                let is_in = |place: usize| bits[place / 8] & 1 << (place % 8) != 0;
+                key::encode_part(ty, false, &value, key).is_err() || places(key, bits.len() * 8).all(is_in)
+            }
         })
+    }
+
+    /// Of how many rows looked at the tests since the last call have cost the time, beside [`Filter::cost`].
+    #[inline]
+    pub fn take_spent(&self) -> u32 {
+        let steps = self.steps.get();
+        self.steps.set(steps % STEPS_PER_ROW);
+        steps / STEPS_PER_ROW
     }
 
     /// The memory of the list of ranges, without them.
@@ -230,6 +415,9 @@ impl<'f> Bytes<'f> {
     fn u16(&mut self) -> Result<u16, ErrorCode> {
         let bytes = self.take(2)?;
         Ok(u16::from_le_bytes([bytes[0], bytes[1]]))
+    }
+    fn u32(&mut self) -> Result<u32, ErrorCode> {
+        Ok(u32::from_le_bytes(*self.take(4)?.first_chunk().ok_or(ErrorCode::ProtocolViolation)?))
     }
     fn range(&mut self) -> Result<KeyRange<'f>, ErrorCode> {
         let flags = self.u8()?;
@@ -305,6 +493,10 @@ mod tests {
         let (low, high) = point(&schema, 3, Value::Bytes(b"AB"));
         let text = || [(Some(low.as_slice()), Some(high.as_slice()))].into_iter();
         assert_eq!(of(&|out| push_ranges(out, 3, text())), [0, 1], "t = 'AB' by its collation");
+        let (low, high) = point(&schema, 3, Value::Bytes(b"A"));
+        let first = || [(Some(low.as_slice()), Some(high.as_slice()))].into_iter();
+        assert_eq!(of(&|out| push_ranges_of_beginning(out, 3, 1, first())), [0, 1, 2], "LEFT(t, 1) = 'A'");
+        assert_eq!(of(&|out| push_ranges_of_beginning(out, 3, 2, first())), [0; 0], "LEFT(t, 2) = 'A'");
         assert_eq!(of(&|out| push_columns(out, 1, orders(Ordering::is_lt), 2)), [1], "n < m");
         assert_eq!(of(&|out| push_columns(out, 1, orders(Ordering::is_le), 2)), [0, 1], "n <= m");
         assert_eq!(of(&|out| push_columns(out, 1, orders(Ordering::is_ne), 2)), [1], "n <> m");
@@ -313,8 +505,76 @@ mod tests {
             push_columns(out, 1, orders(Ordering::is_eq), 2);
         };
         assert_eq!(of(&both), [0], "all tests count");
+        assert_eq!(of(&|out| push_like(out, 3, b"a_%", None, false)), [0, 1, 2], "t LIKE 'a_%'");
+        assert_eq!(of(&|out| push_like(out, 3, b"A%C", None, true)), [0, 1], "t NOT LIKE 'A%C'");
+        assert_eq!(of(&|out| push_like(out, 3, b"a|bc", Some(b'|'), false)), [2], "t LIKE 'a|bc' ESCAPE '|'");
+        let mut set = Set::with_room(3);
+        let (ty, wide) = (schema.columns[1].ty, ColumnType::Int { bits: 64, unsigned: true });
+        assert!(may_be_in_set(ty, wide) && !may_be_in_set(ty, ColumnType::Date));
+        for value in [Value::UInt(7), Value::Int(-5), Value::UInt(u64::MAX)] {
+            set.add(ty, &value, &mut Vec::new());
+        }
+        assert_eq!(of(&|out| push_set(out, 1, set.bytes())), [0, 2], "n may be -5 or 7");
         assert_eq!(of(&|_| ()), [0, 1, 2, 3], "no test");
         assert_eq!(of(&|out| push_ranges(out, 1, std::iter::empty())), [0; 0], "no range");
+    }
+
+    /// No text that [`is_exact`] speaks of is without a key.
+    #[test]
+    fn texts_of_a_length_have_keys() {
+        for collation in crate::collate::Collation::ALL {
+            let ty = ColumnType::VarChar { length: EXACT_LENGTH_MAX, collation };
+            let has_key =
+                |text: &str| key::encode_part(ty, true, &Value::Bytes(text.as_bytes()), &mut Vec::new()).is_ok();
+            let length = |c: &char| {
+                let mut key = Vec::new();
+                key::encode_part(ty, true, &Value::Bytes(c.encode_utf8(&mut [0; 4]).as_bytes()), &mut key).unwrap();
+                key.len()
+            };
+            let longest = ('\0'..=char::MAX).max_by_key(length).unwrap();
+            let all = |c: char| c.to_string().repeat(usize::from(EXACT_LENGTH_MAX));
+            assert!(has_key(&all(longest)), "{} {longest:?}: {}", collation.name(), length(&longest));
+        }
+    }
+
+    /// Of values that are not in a set few pass.
+    #[test]
+    fn sets_let_few_others_pass() {
+        let ty = ColumnType::Int { bits: 64, unsigned: false };
+        for values in [1, 100, 10_000, 65_536] {
+            let mut set = Set::with_room(values);
+            (0..values as i64).for_each(|n| set.add(ty, &Value::Int(n * 7), &mut Vec::new()));
+            let may_be = |n: i64| {
+                let mut key = Vec::new();
+                key::encode_part(ty, false, &Value::Int(n), &mut key).unwrap();
+                let bits = set.bytes();
+                places(&key, bits.len() * 8).all(|place| bits[place / 8] & 1 << (place % 8) != 0)
+            };
+            assert!((0..values as i64).all(|n| may_be(n * 7)));
+            let others = (0..20_000).filter(|n| may_be(-1 - n)).count();
+            assert!(others < 1000, "{others} of 20,000 pass a set of {values}");
+        }
+    }
+
+    /// What a pattern costs is charged, also where it is long in coming.
+    #[test]
+    fn patterns_are_paid_for() {
+        let schema = table();
+        let text = "\u{e4}".repeat(20);
+        let row = row(schema.layout(), Value::Null, Value::Null, Value::Bytes(text.as_bytes()));
+        let mut bytes = Vec::new();
+        push_like(
+            &mut bytes,
+            3,
+            "%\u{e4}\u{e4}\u{e4}\u{e4}\u{e4}\u{e4}\u{e4}\u{e4}\u{e4}\u{e4}\u{e4}o%".as_bytes(),
+            None,
+            false,
+        );
+        let filter = Filter::decode(&bytes, &schema, Vec::new()).unwrap();
+        assert!(!filter.passes(&schema, &row, &mut Vec::new()));
+        let spent = filter.take_spent();
+        assert!((2..20).contains(&spent), "{spent}");
+        assert_eq!(filter.take_spent(), 0);
     }
 
     #[test]
@@ -340,6 +600,15 @@ mod tests {
         assert!(made(&|out| push_ranges(out, 4, std::iter::empty())), "a column too long");
         assert!(made(&|out| push_columns(out, 1, 1, 5)), "columns of two types");
         assert!(made(&|out| (0..=TESTS_MAX).for_each(|_| push_columns(out, 1, 1, 2))), "too many tests");
+        assert!(made(&|out| push_ranges_of_beginning(out, 1, 1, std::iter::empty())), "the beginning of a number");
+        assert!(made(&|out| push_like(out, 1, b"a%", None, false)), "a pattern of numbers");
+        assert!(made(&|out| push_like(out, 4, b"a%", None, false)), "a pattern of what is too long");
+        assert!(made(&|out| push_like(out, 3, &[b'%'; PATTERN_BYTES_MAX + 1], None, false)), "a pattern too long");
+        assert!(made(&|out| push_set(out, 3, &[0; SET_BYTES_MIN])), "a set of texts");
+        assert!(made(&|out| push_set(out, 6, &[0; SET_BYTES_MIN])), "a set of no such column");
+        for length in [0, 1, SET_BYTES_MIN / 2, SET_BYTES_MIN + 1, 2 * SET_BYTES_MAX] {
+            assert!(made(&|out| push_set(out, 1, &vec![0; length])), "a set of {length} bytes");
+        }
         let many = vec![(None, None); RANGES_MAX + 1];
         assert!(made(&|out| push_ranges(out, 1, many.iter().copied())), "too many ranges");
         assert!(made(&|out| push_ranges(out, 1, [(Some(&[0; FILTER_BYTES_MAX][..]), None)].into_iter())), "too long");

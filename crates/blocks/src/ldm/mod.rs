@@ -71,6 +71,7 @@ use std::{
     sync::Arc,
 };
 
+use apus_eval::{grouping::Grouping, groups::Groups};
 use apus_kernel::{Block, Context};
 use apus_signal::{
     BlockId, BlockRef, DecodeError, Envelope, Kind,
@@ -217,8 +218,10 @@ struct Scratch {
     streams: Vec<scan::Stream<'static>>,
     /// As empty: of the ranges of a filter.
     ranges: Vec<apus_types::filter::KeyRange<'static>>,
-    /// A key that a filter looks at.
+    /// A key that a filter looks at, or the states of a group.
     tested: Vec<u8>,
+    grouping: Grouping,
+    groups: Groups,
 }
 
 /// What this instance has done since it started.

@@ -1,5 +1,6 @@
 //! Ordered scans over this instance's fragments, merged in index order; see `apus_signal::scan`.
 
+use apus_eval::fixed::Unfit;
 use apus_kernel::Context;
 use apus_signal::{
     DecodeError, Envelope, Kind,
@@ -131,20 +132,52 @@ impl Totals {
     }
 }
 
+/// Entries of a stream whose rows are fetched ahead: the order of an index is not the order in memory, and a row that is not in the cache takes longer than all that is done with it.
+const AHEAD: usize = 8;
+
+type Entry<'f> = (EntryKey<'f>, RowId);
+
 /// One fragment's stream: its next entry, if any is left.
 pub(super) struct Stream<'f> {
     fragment: &'f Fragment,
     entries: apus_storage::FragmentScan<'f>,
-    next: Option<(EntryKey<'f>, RowId)>,
+    next: Option<Entry<'f>>,
+    /// Those behind it, a ring: the first, and how many.
+    soon: [Option<Entry<'f>>; AHEAD],
+    first: usize,
+    count: usize,
+    is_over: bool,
     /// The key of the next entry, if there are other streams to compare it with.
     key: Option<RowKey<'f>>,
     primary: bool,
 }
 
 impl<'f> Stream<'f> {
+    fn new(fragment: &'f Fragment, entries: apus_storage::FragmentScan<'f>, primary: bool) -> Stream<'f> {
+        let soon = [None; AHEAD];
+        Stream { fragment, entries, next: None, soon, first: 0, count: 0, is_over: false, key: None, primary }
+    }
+
     #[inline]
     fn advance(&mut self, alone: bool) {
-        self.next = self.entries.next();
+        // Two for each that is taken, so that a short range fetches little in vain.
+        for _ in 0..2 {
+            if self.count == AHEAD || self.is_over {
+                break;
+            }
+            let entry = self.entries.next();
+            self.is_over = entry.is_none();
+            if let Some((_, row)) = entry {
+                self.fragment.prefetch_image(row);
+                self.soon[(self.first + self.count) % AHEAD] = entry;
+                self.count += 1;
+            }
+        }
+        self.next = self.soon[self.first].take();
+        if self.next.is_some() {
+            self.first = (self.first + 1) % AHEAD;
+            self.count -= 1;
+        }
         if !alone {
             self.key = self.next.map(|(entry, row)| self.fragment.entry_key_of(entry, row));
         }
@@ -225,6 +258,16 @@ impl LocalDataManager {
         if req.with_pending && !req.filter.is_empty() {
             return Err(ErrorCode::NotSupported); // a row that may have two versions has no answer
         }
+        if !req.grouping.is_empty() && (req.with_pending || req.aggregates().next().is_some()) {
+            return Err(ErrorCode::NotSupported);
+        }
+        let has_groups = !req.grouping.is_empty();
+        let (grouping, groups) = (&mut self.scratch.grouping, &mut self.scratch.groups);
+        if has_groups {
+            grouping.read(req.grouping, &table.schema)?;
+            groups.clear();
+        }
+        let cost = if has_groups { grouping.cost() } else { 0 };
         let filter = Filter::decode(req.filter, &table.schema, std::mem::take(&mut self.scratch.ranges))?;
         let view = &self.view;
         let own_node = self.me.node;
@@ -233,7 +276,7 @@ impl LocalDataManager {
         for partition in req.partitions() {
             let fragment = table.fragment(partition).ok_or(ErrorCode::WrongView)?;
             let entries = fragment.scan(req.index, req.low, req.high, req.reverse).ok_or(ErrorCode::IndexNotFound)?;
-            streams.push(Stream { fragment, entries, next: None, key: None, primary: is_primary(partition) });
+            streams.push(Stream::new(fragment, entries, is_primary(partition)));
         }
         let alone = streams.len() == 1;
         streams.iter_mut().for_each(|stream| stream.advance(alone));
@@ -259,9 +302,11 @@ impl LocalDataManager {
         while let Some(best) = first_stream(&streams, req.reverse) {
             let stream = &mut streams[best];
             let Some((entry, row)) = stream.next else { break };
-            if page.examined >= EXAMINED_MAX
-                || (totals.count == 0 && (page.count >= req.rows_max || rows.len() >= req.bytes_max as usize))
-            {
+            let is_full = match has_groups {
+                true => groups.are_full() || groups.byte_len() >= req.bytes_max as usize,
+                false => totals.count == 0 && (page.count >= req.rows_max || rows.len() >= req.bytes_max as usize),
+            };
+            if page.examined >= EXAMINED_MAX || is_full {
                 page.more = true;
                 break;
             }
@@ -285,19 +330,36 @@ impl LocalDataManager {
                 }
                 image = other;
             }
-            if !filter.passes(&table.schema, image, tested) {
+            let passes = filter.passes(&table.schema, image, tested);
+            page.examined += filter.take_spent();
+            if !passes {
                 continue;
             }
             if totals.count > 0 {
                 totals.add(table.schema.layout(), image)?;
                 continue;
             }
-            let key = req.with_keys.then(|| fragment.entry_key_of(entry, row));
-            ScanConf::push_row(rows, key.as_deref().unwrap_or_default(), |out| match &projection {
+            let layout = table.schema.layout();
+            let write = |out: &mut Vec<u8>| match &projection {
                 None => out.extend_from_slice(image),
-                Some(p) => table.schema.layout().project(image, &p.0, &p.1, out),
-            });
+                Some(p) => layout.project(image, &p.0, &p.1, out),
+            };
+            if has_groups {
+                page.examined += cost;
+                groups.add(grouping, layout, image, write).map_err(|Unfit| ErrorCode::ValueOutOfRange)?;
+                continue;
+            }
+            let key = req.with_keys.then(|| fragment.entry_key_of(entry, row));
+            ScanConf::push_row(rows, key.as_deref().unwrap_or_default(), write);
             page.count += 1;
+        }
+        if has_groups {
+            page.count = groups.len() as u32;
+            for number in 0..groups.len() {
+                tested.clear();
+                groups.push_states(grouping, number, tested);
+                ScanConf::push_row(rows, tested, |out| out.extend_from_slice(groups.row(number)));
+            }
         }
         if totals.count > 0 {
             ScanConf::push_row(rows, &[], |out| totals.encode(out));

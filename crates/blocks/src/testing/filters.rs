@@ -15,7 +15,7 @@ use super::{Answer, Cluster, TABLE, TestOp, op, seeds, trans};
 const IDS: i64 = 40;
 
 /// v and u of each row.
-type Rows = BTreeMap<i64, (i64, Option<i64>)>;
+pub(super) type Rows = BTreeMap<i64, (i64, Option<i64>)>;
 
 /// Conditions, any of which may be missing.
 struct Drawn {
@@ -86,13 +86,13 @@ impl Drawn {
 }
 
 /// A page of one partition, from its primary.
-fn page(
+pub(super) fn page(
     c: &mut Cluster,
     partition: PartitionId,
     (trans, snapshot): (TransId, Epoch),
     resume: &[u8],
     aggregates: &[Aggregate],
-    (filter, with_pending): (&[u8], bool),
+    (filter, grouping, with_pending): (&[u8], &[u8], bool),
 ) -> Answer {
     let primary = c.view.chain(partition).primary().expect("a primary");
     let low = if resume.is_empty() { Bound::Unbounded } else { Bound::Excluded(resume) };
@@ -115,6 +115,7 @@ fn page(
             columns: None,
             partitions: &[partition],
             aggregates,
+            grouping,
             filter,
         };
         spec.encode(out);
@@ -122,12 +123,12 @@ fn page(
     c.wait(request)
 }
 
-fn scan(c: &mut Cluster, seen: (TransId, Epoch), filter: &[u8]) -> Rows {
+pub(super) fn scan(c: &mut Cluster, seen: (TransId, Epoch), filter: &[u8]) -> Rows {
     let mut rows = Rows::new();
     for partition in (0..c.view.partition_count()).map(PartitionId) {
         let mut resume = Vec::new();
         loop {
-            let answer = page(c, partition, seen, &resume, &[], (filter, false));
+            let answer = page(c, partition, seen, &resume, &[], (filter, &[], false));
             let Answer::Other(Kind::ScanConf, body) = answer else { panic!("{answer:?} instead of a page") };
             let conf = ScanConf::decode(&body).expect("a page");
             for row in conf.rows() {
@@ -152,7 +153,7 @@ fn count(c: &mut Cluster, seen: (TransId, Epoch), filter: &[u8]) -> u64 {
     let all = [Aggregate { function: AggregateFunction::CountRows, column: 0 }];
     let partitions = c.view.partition_count();
     let of = |c: &mut Cluster, partition| {
-        let answer = page(c, partition, seen, &[], &all, (filter, false));
+        let answer = page(c, partition, seen, &[], &all, (filter, &[], false));
         let Answer::Other(Kind::ScanConf, body) = answer else { panic!("{answer:?} instead of a count") };
         let conf = ScanConf::decode(&body).expect("a page");
         let (row, _) = conf.rows().next().expect("a row").expect("a row");
@@ -203,9 +204,9 @@ fn what_has_no_answer_is_refused() {
     let mut good = Vec::new();
     filter::push_ranges(&mut good, 1, std::iter::empty());
     let nobody = (TransId::NONE, Epoch(0));
-    let answer = page(&mut c, PartitionId(0), nobody, &[], &[], (&good, true));
+    let answer = page(&mut c, PartitionId(0), nobody, &[], &[], (&good, &[], true));
     assert!(matches!(answer, Answer::Refused { code: ErrorCode::NotSupported, .. }), "{answer:?}");
     assert!(scan(&mut c, nobody, &good).is_empty());
-    let answer = page(&mut c, PartitionId(0), nobody, &[], &[], (&[9, 9, 9], false));
+    let answer = page(&mut c, PartitionId(0), nobody, &[], &[], (&[9, 9, 9], &[], false));
     assert!(matches!(answer, Answer::Refused { code: ErrorCode::ProtocolViolation, .. }), "{answer:?}");
 }

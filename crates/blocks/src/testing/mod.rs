@@ -6,6 +6,7 @@ mod copying;
 mod epochs;
 mod exactly_once;
 mod filters;
+mod groups;
 mod large;
 mod memory;
 mod node_failure;

@@ -95,6 +95,7 @@ fn scan(c: &mut Cluster, child: i64) -> u64 {
             columns: None,
             partitions: &[partition],
             aggregates: &[],
+            grouping: &[],
             filter: &[],
         };
         spec.encode(out);

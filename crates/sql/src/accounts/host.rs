@@ -41,7 +41,7 @@ fn is_in_network(ip: IpAddr, network: &str, mask: &str) -> bool {
 
 /// `%` and `_` of a pattern, a backslash before a character that is meant as such.
 pub fn like(pattern: &str, text: &str) -> bool {
-    crate::value::like::like(text.as_bytes(), pattern.as_bytes(), Some(b'\\'), None)
+    apus_types::collate::like(text.as_bytes(), pattern.as_bytes(), Some(b'\\'), None)
 }
 
 /// How much a pattern says: more is more specific.

@@ -217,7 +217,7 @@ impl Engine for SqlEngine {
         let table = self.catalog().await?.columns_of(&database, table)?;
         let matches = |name: &str| {
             wildcard.is_empty()
-                || crate::value::like::like(
+                || apus_types::collate::like(
                     name.as_bytes(),
                     wildcard.as_bytes(),
                     Some(b'\\'),

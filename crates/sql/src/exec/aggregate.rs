@@ -108,6 +108,23 @@ impl Accumulator {
         Ok(memory)
     }
 
+    /// Takes what was computed of `count` values, NULLs left out: their sum, or the least or greatest of them.
+    pub fn add_partial(
+        &mut self,
+        a: &Aggregate,
+        count: u64,
+        value: Option<Datum<'static>>,
+        cx: &Context<'_>,
+    ) -> Result<usize> {
+        let Some(value) = value else {
+            self.count = self.count.saturating_add(count);
+            return Ok(0);
+        };
+        let memory = self.add_new(a, &value, cx)?;
+        self.count = self.count.saturating_add(count - 1);
+        Ok(memory)
+    }
+
     /// Takes a row out again, of a count or of a sum of exact numbers.
     pub fn remove(&mut self, a: &Aggregate, cx: &Context<'_>) -> Result<()> {
         let Some(argument) = &a.argument else {

@@ -7,9 +7,8 @@ use std::{
     task::Poll,
 };
 
-use apus_client::{ANY_MOMENT, Moment, PartialAggregate, ReadBatch, Rows, ScanRequest, Snapshot};
-use apus_signal::scan::{Aggregate, AggregateFunction};
-use apus_types::{Epoch, IndexNo, RowLayout, TableSchema, TransId, Value, schema};
+use apus_client::{ANY_MOMENT, Moment, ReadBatch, Rows, ScanRequest, Snapshot};
+use apus_types::{Epoch, ErrorCode, IndexNo, RowLayout, TableSchema, TransId, Value, schema};
 
 use super::{
     Cluster, change_joined,
@@ -29,9 +28,10 @@ use crate::{
     plan::{
         Select,
         access::{Access, EncodedRange, Path, bounds_of},
+        pushed_group::Partials,
     },
     server::Output,
-    session::{Done, Scratch, Session},
+    session::{Done, Fail, Scratch, Session},
     value::datum::Datum,
 };
 
@@ -106,9 +106,8 @@ pub async fn select(
     let seen = Seen { trans, snapshot, one_moment: true };
     let mut sink = Sink::new(plan, params, &session.env, std::mem::take(&mut s.sink))?;
     out.begin_rows_of(&plan.defs);
-    if pin!(table_rows(cluster, &session.env, s, seen, plan, table, access, &mut sink, out)).await? {
-        sink.finish(out).await?;
-    }
+    pin!(table_rows(cluster, &session.env, s, seen, plan, table, access, &mut sink, out)).await?;
+    sink.finish(out).await?;
     let found = sink.found;
     s.sink = sink.into_buffers();
     Ok(found)
@@ -170,7 +169,7 @@ async fn select_own(
     Ok(Some(found))
 }
 
-/// Gives the rows of a block's table to its sink; false when the sink has got the block's one row of aggregates instead, and is done.
+/// Gives the rows of a block's table to its sink, or what data nodes made of them.
 #[allow(clippy::too_many_arguments)]
 pub async fn table_rows<T: Target>(
     cluster: Cluster<'_>,
@@ -182,28 +181,31 @@ pub async fn table_rows<T: Target>(
     access: &Access,
     sink: &mut Sink<'_>,
     out: &mut T,
-) -> Done<bool> {
+) -> Done<()> {
     env.count(probe::of(access, Of::Read), 1, 0);
     env.count(probe::of(access, Of::Matched), 1, 0);
     access.path.bind(&table.schema, &sink.context(&[]), &mut s.bound)?;
     access.pushed.bind(&table.schema, &sink.context(&[]), &mut s.bound)?;
     let filter = access.unanswered(&s.bound);
-    if let (Some(list), true, true) = (
-        &plan.pushdown,
-        filter.is_none() && !s.bound.empty,
-        matches!(access.path, Path::Range { .. } | Path::Union { .. }),
-    ) {
-        aggregates(cluster, s, seen, table, access, list).await?;
-        sink.aggregated(&s.aggregates, out).await?;
-        return Ok(false);
-    }
     if s.bound.empty || sink.wanted() == 0 {
-        return Ok(true);
+        return Ok(());
+    }
+    let columns = plan.columns.as_deref();
+    if let (Some(pushed), None, true) = (&plan.pushdown, filter, !matches!(access.path, Path::Points { .. })) {
+        let (mut grouping, group) = (std::mem::take(&mut s.bound.grouping), plan.group.as_ref());
+        let partials = pushed.bind(group, columns.unwrap_or(&[]), &sink.context(&[]), &mut grouping);
+        s.bound.grouping = grouping;
+        if let (Some(partials), Some(_)) = (partials, group) {
+            if pin!(partial_groups(cluster, env, s, seen, plan, table, access, &partials, sink)).await? {
+                return Ok(());
+            }
+            sink.forget_groups();
+            s.bound.grouping.clear();
+        }
     }
     let mut wanted = if filter.is_none() { sink.wanted() } else { u64::MAX };
     wanted = wanted.max(1);
     let ordered = plan.in_order && !plan.order.is_empty();
-    let columns = plan.columns.as_deref();
     let mut source =
         pin!(Source::open(cluster, s, table, access, columns, seen, ordered, plan.reverse, wanted)).await?;
     let mut is_found = false;
@@ -237,49 +239,46 @@ pub async fn table_rows<T: Target>(
         sink.settle().await?;
         out.flush_if_full().await?;
     }
-    Ok(true)
+    Ok(())
 }
 
-/// Fills `s.aggregates` by asking the data nodes for aggregates.
-async fn aggregates(
+/// Gives the sink the groups that data nodes make of a path's rows; false where these cannot be had so: a value does not fit, or there is no memory for all of them.
+#[allow(clippy::too_many_arguments)]
+async fn partial_groups(
     cluster: Cluster<'_>,
+    env: &Env,
     s: &mut Scratch,
     seen: Seen,
+    plan: &Select,
     table: &Table,
     access: &Access,
-    list: &[Aggregate],
-) -> Done<()> {
-    let mut request = seen.scan(&table.schema);
-    if let Path::Range { index, .. } | Path::Union { index, .. } = &access.path {
-        request.index = *index;
-    }
-    note_ranges(cluster, s, &table.schema, request.index);
-    request.filter = &s.bound.filter;
-    let partials = &mut s.partials;
-    if s.bound.ranges.is_empty() {
-        (request.low, request.high) = s.bound.bounds();
-        cluster.client.aggregate(&request, list, partials).await?;
-    } else {
-        let moment = aggregate_ranges(cluster, &request, &s.bound.ranges, list, partials).await?;
-        if seen.is_unsettled() && !moment.is_some_and(Moment::is_one) {
-            let held = cluster.client.shared_snapshot().await?;
-            let request = ScanRequest { snapshot: held.epoch(), ..request };
-            aggregate_ranges(cluster, &request, &s.bound.ranges, list, partials).await?;
+    partials: &Partials,
+    sink: &mut Sink<'_>,
+) -> Done<bool> {
+    let columns = plan.columns.as_deref();
+    let mut source = match pin!(Source::open(cluster, s, table, access, columns, seen, false, false, u64::MAX)).await {
+        Err(Fail::Client(e)) if e.code == ErrorCode::ValueOutOfRange => return Ok(false),
+        opened => opened?,
+    };
+    loop {
+        let has_more = match source.next(s).await {
+            Err(Fail::Client(e)) if e.code == ErrorCode::ValueOutOfRange => return Ok(false),
+            more => more?,
+        };
+        if !has_more {
+            return Ok(true);
+        }
+        env.may_go_on()?;
+        for at in 0..s.rows.len() {
+            sink.partial(s.rows.row(at).unwrap_or(&[]), s.rows.key(at), partials)?;
+        }
+        env.count(probe::of(access, Of::Read), 0, s.rows.len() as u64);
+        env.count(probe::of(access, Of::Matched), 0, s.rows.len() as u64);
+        env.breathe(s.rows.len()).await?;
+        if sink.is_full() {
+            return Ok(false);
         }
     }
-    let values = list.iter().zip(partials.iter()).map(|(a, p)| match a.function {
-        AggregateFunction::CountRows | AggregateFunction::CountValues | AggregateFunction::EstimatedRows => {
-            Datum::Int(p.count as i64)
-        }
-        AggregateFunction::Sum => p.value.map_or(Datum::Null, |unscaled| Datum::Decimal { unscaled, scale: 0 }),
-        AggregateFunction::Min | AggregateFunction::Max => match p.value {
-            None => Datum::Null,
-            Some(n) => i64::try_from(n).map_or(Datum::UInt(n as u64), Datum::Int),
-        },
-    });
-    s.aggregates.clear();
-    s.aggregates.extend(values);
-    Ok(())
 }
 
 /// A row of INFORMATION_SCHEMA in the layout of these columns.
@@ -381,45 +380,6 @@ pub async fn select_locked<T: Target>(
     Ok(found)
 }
 
-/// Aggregates over disjoint ranges, all asked for at once. Returns the moment that all of them have in common, if they have said one.
-async fn aggregate_ranges(
-    cluster: Cluster<'_>,
-    request: &ScanRequest<'_>,
-    ranges: &[EncodedRange],
-    list: &[Aggregate],
-    out: &mut Vec<PartialAggregate>,
-) -> Done<Option<Moment>> {
-    out.clear();
-    out.resize(list.len(), PartialAggregate::default());
-    let mut moment: Option<Moment> = None;
-    let mut is_known = true;
-    for some in ranges.chunks(RANGES_AT_ONCE) {
-        let asked = some.iter().map(|(low, high)| {
-            let (low, high) = bounds_of(low.as_deref(), high.as_deref());
-            let request = ScanRequest { low, high, one_moment: false, ..*request };
-            Box::pin(async move {
-                let mut partials = Vec::with_capacity(list.len());
-                cluster.client.aggregate(&request, list, &mut partials).await.map(|moment| (moment, partials))
-            })
-        });
-        for answer in join_all(asked.collect()).await {
-            let (of_range, partials) = answer?;
-            is_known &= of_range.is_some();
-            moment = moment.map_or(of_range, |so_far| of_range.map(|m| m.and(so_far)));
-            for ((sum, part), aggregate) in out.iter_mut().zip(partials).zip(list) {
-                sum.count += part.count;
-                sum.value = match (sum.value, part.value, aggregate.function) {
-                    (Some(a), Some(b), AggregateFunction::Sum) => Some(a + b),
-                    (Some(a), Some(b), AggregateFunction::Min) => Some(a.min(b)),
-                    (Some(a), Some(b), _) => Some(a.max(b)),
-                    (a, b, _) => a.or(b),
-                };
-            }
-        }
-    }
-    Ok(moment.filter(|_| is_known))
-}
-
 /// Runs futures together and returns their results in order.
 pub async fn join_all<F: Future + Unpin>(mut futures: Vec<F>) -> Vec<F::Output> {
     let mut results: Vec<Option<F::Output>> = futures.iter().map(|_| None).collect();
@@ -507,6 +467,7 @@ impl Source {
                 note_ranges(cluster, s, schema, request.index);
                 (request.low, request.high) = s.bound.bounds();
                 request.filter = &s.bound.filter;
+                request.grouping = &s.bound.grouping;
                 request.columns = columns;
                 request.ordered = ordered;
                 request.reverse = reverse;

@@ -2,7 +2,10 @@
 
 use std::{borrow::Cow, cmp::Ordering};
 
-use apus_types::{collate::Collation, time::pack_datetime};
+use apus_types::{
+    collate::{Collation, like},
+    time::pack_datetime,
+};
 
 use super::{ArithOp, CastType, ColumnRef, Context, Expr, Kind, json, moments};
 use crate::{
@@ -10,9 +13,7 @@ use crate::{
     program::function,
     value::{
         datum::{Datum, Number},
-        decimal,
-        like::like,
-        temporal,
+        decimal, temporal,
         zone::Zone,
     },
 };

@@ -1,118 +1,121 @@
 //! Sums, differences and products of numbers with a fixed point, compiled for a statement that computes them for many rows.
 //!
-//! Such an expression is a list of steps on a stack of 128-bit numbers. Digits behind the point are known when it is made, so a step is one multiplication, or an addition of what has as many. What does not fit
-//! is left to [`Expr::eval`], which knows what becomes of it and what to say.
+//! What comes of it is a program ([`apus_eval::fixed`]) that data nodes run, too, and the digits behind the point of its value. What does not fit is left to [`Expr::eval`], which knows what becomes of it and what to say.
 
-use apus_types::{ColumnType, Value};
+use apus_eval::fixed::{self, Program, Step};
+use apus_types::ColumnType;
 
 use super::{ArithOp, Context, Expr};
 use crate::value::{datum::Datum, decimal};
 
-/// Most numbers on the stack.
-const DEPTH_MAX: usize = 8;
-
-#[derive(Clone, Debug)]
-enum Step {
-    Column(u16),
-    Constant(i128),
-    /// Of the two numbers on top, each made longer by this factor.
-    Add(i128, i128),
-    Subtract(i128, i128),
-    Multiply,
-}
-
 #[derive(Clone, Debug)]
 pub struct Exact {
-    steps: Vec<Step>,
-    /// Digits behind the point of the value.
-    scale: u8,
+    program: Program,
+    /// What its value is.
+    face: Face,
+}
+
+/// What a number stands for.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Face {
+    /// With so many digits behind the point.
+    Decimal(u8),
+    /// A value of a column as it is stored.
+    Column(ColumnType),
+}
+
+impl Face {
+    /// The value.
+    pub fn datum(self, n: i128, cx: &Context<'_>) -> Option<Datum<'static>> {
+        match self {
+            Face::Decimal(scale) => Some(Datum::Decimal { unscaled: n, scale }),
+            Face::Column(ty) => Some(Datum::of_column(ty, fixed::value_of(ty, n)?, cx.env.zone())),
+        }
+    }
+    /// The sum of values, which is a decimal.
+    pub fn sum(self, n: i128) -> Option<Datum<'static>> {
+        match self {
+            Face::Decimal(scale) | Face::Column(ColumnType::Decimal { scale, .. }) => {
+                Some(Datum::Decimal { unscaled: n, scale })
+            }
+            Face::Column(ColumnType::Int { .. }) => Some(Datum::Decimal { unscaled: n, scale: 0 }),
+            Face::Column(_) => None,
+        }
+    }
 }
 
 impl Exact {
     /// Of an expression that has a DECIMAL in each of its operations; `None` of all others. Constants are those of this statement.
     pub fn of(e: &Expr, cx: &Context<'_>) -> Option<Exact> {
-        let mut exact = Exact { steps: Vec::new(), scale: 0 };
-        let is_decimal;
-        (exact.scale, is_decimal) = exact.push(e, cx, 1)?;
-        is_decimal.then_some(exact)
+        let mut program = Program::default();
+        let (scale, is_decimal) = push(&mut program, e, cx, &|slot| slot)?;
+        is_decimal.then_some(Exact { program, face: Face::Decimal(scale) })
     }
 
-    /// Appends the steps of an expression; its digits behind the point, and whether it is a DECIMAL.
-    fn push(&mut self, e: &Expr, cx: &Context<'_>, depth: usize) -> Option<(u8, bool)> {
-        if depth > DEPTH_MAX {
-            return None;
+    /// As [`Exact::of`], or of a column that programs may read, over the rows of the table itself: `columns` are those that the rows of `cx` have of it.
+    pub fn of_table(e: &Expr, cx: &Context<'_>, columns: &[u16]) -> Option<Exact> {
+        let column = |slot: u16| columns.get(usize::from(slot)).copied().unwrap_or(u16::MAX);
+        let mut program = Program::default();
+        if let Expr::Column(c) = e {
+            program.push(Step::Column(column(c.slot)))?;
+            return fixed::is_number(c.ty).then_some(Exact { program, face: Face::Column(c.ty) });
         }
-        let (step, scale, is_decimal) = match e {
-            Expr::Column(c) => match c.ty {
-                ColumnType::Decimal { scale, .. } => (Step::Column(c.slot), scale, true),
-                ColumnType::Int { .. } => (Step::Column(c.slot), 0, false),
-                _ => return None,
-            },
-            Expr::Const(_) | Expr::Param(_) => match e.eval(cx).ok()? {
-                Datum::Int(n) => (Step::Constant(i128::from(n)), 0, false),
-                Datum::Decimal { unscaled, scale } => (Step::Constant(unscaled), scale, true),
-                _ => return None,
-            },
-            Expr::Arith(op, a, b) => {
-                let (left, is_left) = self.push(a, cx, depth)?;
-                let (right, is_right) = self.push(b, cx, depth + 1)?;
-                if !is_left && !is_right {
-                    return None;
-                }
-                let most = left.max(right);
-                let (x, y) = (decimal::power_of_ten(most - left)?, decimal::power_of_ten(most - right)?);
-                let (step, scale) = match op {
-                    ArithOp::Add => (Step::Add(x, y), most),
-                    ArithOp::Sub => (Step::Subtract(x, y), most),
-                    ArithOp::Mul => (Step::Multiply, left + right),
-                    _ => return None,
-                };
-                (step, scale, true)
-            }
-            _ => return None,
-        };
-        self.steps.push(step);
-        (scale <= decimal::SCALE_MAX).then_some((scale, is_decimal))
+        let (scale, is_decimal) = push(&mut program, e, cx, &column)?;
+        is_decimal.then_some(Exact { program, face: Face::Decimal(scale) })
     }
 
     /// The value of a row; `None` where it does not fit.
     #[inline]
     pub fn eval(&self, cx: &Context<'_>) -> Option<Datum<'static>> {
-        let mut stack = [0; DEPTH_MAX];
-        let mut top = 0;
-        for step in &self.steps {
-            let value = match *step {
-                Step::Column(slot) => match cx.layout.value(cx.row, slot) {
-                    Value::Int(n) => i128::from(n),
-                    Value::UInt(n) => i128::from(n),
-                    Value::Decimal { unscaled, .. } => unscaled,
-                    Value::Null => return Some(Datum::Null),
-                    _ => return None,
-                },
-                Step::Constant(n) => n,
-                Step::Add(x, y) => {
-                    top -= 2;
-                    decimal::product(stack[top], x)?.checked_add(decimal::product(stack[top + 1], y)?)?
-                }
-                Step::Subtract(x, y) => {
-                    top -= 2;
-                    decimal::product(stack[top], x)?.checked_sub(decimal::product(stack[top + 1], y)?)?
-                }
-                Step::Multiply => {
-                    top -= 2;
-                    decimal::product(stack[top], stack[top + 1])?
-                }
-            };
-            stack[top] = value;
-            top += 1;
+        match self.program.eval(cx.layout, cx.row) {
+            Ok(Some(n)) => self.face.datum(n, cx),
+            Ok(None) => Some(Datum::Null),
+            Err(fixed::Unfit) => None,
         }
-        Some(Datum::Decimal { unscaled: stack[0], scale: self.scale })
     }
+
+    pub fn into_parts(self) -> (Program, Face) {
+        (self.program, self.face)
+    }
+}
+
+/// Appends the steps of an expression; its digits behind the point, and whether it is a DECIMAL. `column` says the number of the column at a place of the row.
+fn push(program: &mut Program, e: &Expr, cx: &Context<'_>, column: &impl Fn(u16) -> u16) -> Option<(u8, bool)> {
+    let (step, scale, is_decimal) = match e {
+        Expr::Column(c) => match c.ty {
+            ColumnType::Decimal { scale, .. } => (Step::Column(column(c.slot)), scale, true),
+            ColumnType::Int { .. } => (Step::Column(column(c.slot)), 0, false),
+            _ => return None,
+        },
+        Expr::Const(_) | Expr::Param(_) => match e.eval(cx).ok()? {
+            Datum::Int(n) => (Step::Constant(i128::from(n)), 0, false),
+            Datum::Decimal { unscaled, scale } => (Step::Constant(unscaled), scale, true),
+            _ => return None,
+        },
+        Expr::Arith(op, a, b) => {
+            let (left, is_left) = push(program, a, cx, column)?;
+            let (right, is_right) = push(program, b, cx, column)?;
+            if !is_left && !is_right {
+                return None;
+            }
+            let most = left.max(right);
+            let (step, scale) = match op {
+                ArithOp::Add => (Step::Add(most - left, most - right), most),
+                ArithOp::Sub => (Step::Subtract(most - left, most - right), most),
+                ArithOp::Mul => (Step::Multiply, left + right),
+                _ => return None,
+            };
+            (step, scale, true)
+        }
+        _ => return None,
+    };
+    program.push(step)?;
+    (scale <= decimal::SCALE_MAX).then_some((scale, is_decimal))
 }
 
 #[cfg(test)]
 mod tests {
-    use apus_types::{ColumnType, RowLayout};
+    use apus_types::{ColumnType, RowLayout, Value};
 
     use super::*;
     use crate::expr::{ColumnRef, Env};

@@ -121,6 +121,8 @@ pub struct BoundPath {
     pub ranges: Vec<EncodedRange>,
     /// What rows of a scan must be like ([`apus_types::filter`]); empty: all of them are wanted.
     pub filter: Vec<u8>,
+    /// What data nodes put rows together to ([`apus_eval::grouping`]); empty: rows are wanted.
+    pub grouping: Vec<u8>,
     /// Bounds and filter are the condition exactly.
     pub decides: bool,
     /// Where the filter's ranges are made.
@@ -143,6 +145,7 @@ impl BoundPath {
         self.points.clear();
         self.ranges.clear();
         self.filter.clear();
+        self.grouping.clear();
         self.clear_bounds();
         (self.empty, self.exact, self.fallback, self.decides) = (false, true, false, false);
     }

@@ -8,8 +8,8 @@ use apus_types::RowLayout;
 
 use super::{
     Planner, Unplanned, access,
-    bind::{Aggregate, AggregateKind},
     from::{Item, Level, Origin},
+    pushed_group::PushedGroup,
     scope::{Frame, Scope},
     select::{Group, Lock, OrderKey, Output, Select},
 };
@@ -115,28 +115,35 @@ impl Block {
         let path_order = access.as_ref().is_some_and(is_ordered);
         let in_order = order.is_empty() || (self.group.is_none() && path_order && !virtual_table);
         let reverse = in_order && order.first().is_some_and(|k| k.descending);
-        let pushdown = match (&self.group, &access) {
-            (Some(g), Some(a))
-                if !virtual_table
-                    && g.keys.is_empty()
-                    && g.windows.is_none()
-                    && g.groupings.is_empty()
-                    && (a.rest.is_none() || a.pushed.says_all) =>
-            {
-                pushed(&g.aggregates)
-            }
-            _ => None,
-        };
+        let is_decided = |a: &access::Access| a.rest.is_none() || a.pushed.says_all;
+        let may_push = !virtual_table && lock.is_none() && access.as_ref().is_some_and(is_decided);
+        let mut pushdown = schema.filter(|_| may_push).and_then(|schema| match &self.group {
+            Some(group) => PushedGroup::of_groups(schema, group),
+            None => None,
+        });
         let columns = match &table {
             Some(t) if lock.is_none() => Some(self.prune(t, &mut access)),
             _ => None,
         };
+        if self.distinct
+            && self.group.is_none()
+            && may_push
+            && (self.order.is_empty() || !in_order)
+            && let (Some(table), Some(columns)) = (&table, &columns)
+        {
+            pushdown = PushedGroup::of_distinct(&table.schema, columns);
+        }
         let shown = self.scope.tables.first().map(|visible| visible.shown.clone()).unwrap_or_default();
         let layout = match (&table, &columns) {
             (Some(t), Some(c)) => t.schema.layout().project_layout(c).ok_or_else(|| errors::internal("projection"))?,
             (Some(t), None) => t.schema.layout().clone(),
             (None, _) => RowLayout::new([]),
         };
+        if let (Some(group), Some(columns)) = (&self.group, &columns)
+            && let Some(mut pushed) = pushdown.take()
+        {
+            pushdown = pushed.prepare(group, columns, &layout, planner.env).then_some(pushed);
+        }
         let defs = self.outputs.iter().map(|o| o.def.clone()).collect::<Vec<_>>().into();
         if let (None, Some(f)) = (&table, filter) {
             // Without a table the condition is checked on the one row there is.
@@ -220,29 +227,4 @@ impl Block {
         parts.into_iter().for_each(|e| e.project(&columns));
         columns
     }
-}
-
-/// COUNT, SUM, MIN and MAX of integer columns, which data nodes compute.
-fn pushed(aggregates: &[Aggregate]) -> Option<Vec<apus_signal::scan::Aggregate>> {
-    use apus_signal::scan::AggregateFunction as F;
-    if aggregates.is_empty() || aggregates.len() > apus_signal::scan::AGGREGATES_MAX {
-        return None;
-    }
-    let one = |a: &Aggregate| {
-        let column = match &a.argument {
-            None => 0,
-            Some(Expr::Column(c)) if matches!(c.ty, apus_types::ColumnType::Int { .. }) => c.slot,
-            _ => return None,
-        };
-        let function = match a.function {
-            AggregateKind::CountRows => F::CountRows,
-            AggregateKind::Count if !a.distinct => F::CountValues,
-            AggregateKind::Sum if !a.distinct => F::Sum,
-            AggregateKind::Min => F::Min,
-            AggregateKind::Max => F::Max,
-            _ => return None,
-        };
-        Some(apus_signal::scan::Aggregate { function, column })
-    };
-    aggregates.iter().map(one).collect()
 }

@@ -31,7 +31,7 @@ const RANGES_MAX: f64 = 2000.0;
 
 /// How many times fewer rows narrow what is read of a table, and how many rows data nodes can be told of.
 const FEWER: f64 = 4.0;
-const NAMED_MAX: f64 = 900.0;
+const NAMED_MAX: f64 = 60_000.0;
 /// Part of the rows that have no match where nothing says so.
 const FEW: f64 = 0.1;
 

@@ -24,6 +24,7 @@ mod merge;
 pub(crate) mod needs;
 pub mod outputs;
 pub mod pushed_condition;
+pub mod pushed_group;
 pub mod query;
 pub mod rollup;
 pub(crate) mod rules;

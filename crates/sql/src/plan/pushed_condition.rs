@@ -7,21 +7,108 @@
 //! MySQL asks conditions in the order in which they stand, and one that is not true spares those behind it. So a condition is pushed only if none before it can give a warning or an error; those
 //! behind it are asked of the rows that come, as ever. A constant that makes no key (text beside a number) is found when the statement runs, and ends the list there.
 
-use apus_types::{filter, schema::TableSchema};
+use std::rc::Rc;
+
+use apus_types::{
+    filter::{self, Set},
+    schema::TableSchema,
+};
 
 use super::access::{BoundPath, Interval, Limit, alternatives_of, bind_range, bind_union};
 use crate::{
     errors::Result,
-    expr::{CompareOp, Context, Expr},
+    expr::{CompareOp, Context, Expr, Func},
     value::datum::Datum,
 };
 
 /// One test; columns are those of the table.
 #[derive(Debug, Clone)]
 pub enum Test {
-    Ranges { column: u16, alternatives: Vec<Interval>, negated: bool },
-    IsNull { column: u16, negated: bool },
-    Columns { left: u16, op: CompareOp, right: u16 },
+    /// `beginning`: of the first characters of a text.
+    Ranges {
+        column: u16,
+        beginning: Option<Beginning>,
+        alternatives: Vec<Interval>,
+        negated: bool,
+    },
+    IsNull {
+        column: u16,
+        negated: bool,
+    },
+    Columns {
+        left: u16,
+        op: CompareOp,
+        right: u16,
+    },
+    Like {
+        column: u16,
+        pattern: Expr,
+        escape: Option<u8>,
+        negated: bool,
+    },
+    /// What a join asks for.
+    Set {
+        column: u16,
+        set: Rc<Set>,
+    },
+}
+
+/// SUBSTRING of a text from a position, which is to be 1, or LEFT.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Beginning {
+    position: Option<Expr>,
+    pub length: Expr,
+}
+
+impl Beginning {
+    /// With the column that it is of.
+    fn of(e: &Expr) -> Option<(&Expr, Beginning)> {
+        let (column, position, length) = match e {
+            Expr::Call(Func::Substring, arguments, _) => {
+                let [column, position, length] = arguments.as_slice() else { return None };
+                (column, Some(position.clone()), length)
+            }
+            Expr::Call(Func::Left, arguments, _) => {
+                let [column, length] = arguments.as_slice() else { return None };
+                (column, None, length)
+            }
+            _ => return None,
+        };
+        let is_text = matches!(column, Expr::Column(c) if filter::is_testable_text(c.ty));
+        let are_known = length.is_constant() && position.as_ref().is_none_or(Expr::is_constant);
+        (is_text && are_known).then(|| (column, Beginning { position, length: length.clone() }))
+    }
+
+    /// The condition on the column itself that is asked of a beginning; none where there is no beginning in it, `None` where there are several, or columns beside it.
+    fn taken_out(condition: &Expr) -> Option<(Option<Expr>, Option<Beginning>)> {
+        let (mut found, mut is_one, mut beginnings, mut columns) = (None, true, 0, 0);
+        let mut of_column = condition.clone();
+        condition.walk(&mut |e| columns += usize::from(matches!(e, Expr::Column(_))));
+        of_column.walk_mut(&mut |e| {
+            let Some((column, beginning)) = Beginning::of(e) else { return };
+            let column = column.clone();
+            is_one &= found.as_ref().is_none_or(|known| *known == beginning);
+            found = Some(beginning);
+            beginnings += 1;
+            *e = column;
+        });
+        match found {
+            None => Some((None, None)),
+            found => (is_one && beginnings == columns).then_some((Some(of_column), found)),
+        }
+    }
+
+    /// How many characters; `None`: not of the beginning, or of more than every text has a key for.
+    fn characters(&self, cx: &Context<'_>) -> Result<Option<u16>> {
+        let number = |e: &Expr| -> Result<Option<u16>> {
+            Ok(if let Datum::Int(n) = e.eval(cx)? { u16::try_from(n).ok() } else { None })
+        };
+        let is_first = match &self.position {
+            Some(position) => number(position)? == Some(1),
+            None => true,
+        };
+        Ok(number(&self.length)?.filter(|n| is_first && (1..=filter::EXACT_LENGTH_MAX).contains(n)))
+    }
 }
 
 /// Tests of rows, in the order of their conditions.
@@ -53,12 +140,10 @@ impl Pushed {
         pushed
     }
 
-    /// With one more: a column has one of these values.
-    pub fn and_values<'v>(&self, column: u16, values: impl Iterator<Item = &'v Datum<'static>>) -> Pushed {
-        let limit = |value: &Datum<'static>| Some((Expr::Const(value.clone()), true));
-        let alternatives = values.map(|value| Interval { low: limit(value), high: limit(value) }).collect();
+    /// With one more: a column has a value that is in this set.
+    pub fn and_set(&self, column: u16, set: Set) -> Pushed {
         let mut more = self.clone();
-        more.tests.push(Test::Ranges { column, alternatives, negated: false });
+        more.tests.push(Test::Set { column, set: Rc::new(set) });
         more
     }
 
@@ -103,10 +188,10 @@ impl Test {
     /// It passes no row of which the condition is not true. A text may have no key, and NULL may be among what is negated.
     fn is_exact(&self, schema: &TableSchema) -> bool {
         match self {
-            Test::Ranges { column, negated, .. } => {
-                !negated && schema.columns[usize::from(*column)].ty.fixed_bytes().is_some()
+            Test::Ranges { column, beginning, negated, .. } => {
+                !negated && (beginning.is_some() || filter::is_exact(schema.columns[usize::from(*column)].ty))
             }
-            Test::IsNull { .. } | Test::Columns { .. } => true,
+            Test::IsNull { .. } | Test::Columns { .. } | Test::Like { .. } | Test::Set { .. } => true,
         }
     }
 
@@ -130,7 +215,25 @@ impl Test {
                 filter::push_ranges(out, column, std::iter::once(marked));
                 return Ok(true);
             }
-            Test::Ranges { column, ref alternatives, negated } => (column, alternatives, negated),
+            Test::Like { column, ref pattern, escape, negated } => {
+                let pattern = pattern.eval(cx)?;
+                one.empty = pattern.is_null();
+                let text = pattern.as_text();
+                filter::push_like(out, column, text.get(..filter::PATTERN_BYTES_MAX).unwrap_or(&text), escape, negated);
+                return Ok(text.len() <= filter::PATTERN_BYTES_MAX);
+            }
+            Test::Set { column, ref set } => {
+                filter::push_set(out, column, set.bytes());
+                return Ok(true);
+            }
+            Test::Ranges { column, ref alternatives, negated, .. } => (column, alternatives, negated),
+        };
+        let characters = match self {
+            Test::Ranges { beginning: Some(beginning), .. } => match beginning.characters(cx)? {
+                None => return Ok(false),
+                characters => characters,
+            },
+            _ => None,
         };
         match alternatives.as_slice() {
             [Interval { low, high }] => bind_range(schema, &[column], &[], (low, high, None), cx, one)?,
@@ -144,30 +247,28 @@ impl Test {
         }
         let whole = [one.limits()];
         let ranges = one.ranges.iter().map(|(low, high)| (low.as_deref(), high.as_deref()));
-        let is_empty = match (alternatives.len(), negated) {
-            (1, false) => {
-                filter::push_ranges(out, column, whole.into_iter());
-                one.empty
-            }
-            (_, false) => {
-                filter::push_ranges(out, column, ranges);
-                one.empty
-            }
-            (1, true) => push_others(schema, column, whole.into_iter().filter(|_| !one.empty), out),
-            (_, true) => push_others(schema, column, ranges, out),
+        let list: Vec<filter::KeyRange<'_>> = match (alternatives.len(), negated) {
+            (1, false) => whole.to_vec(),
+            (_, false) => ranges.collect(),
+            (1, true) => others(schema, column, whole.into_iter().filter(|_| !one.empty)),
+            (_, true) => others(schema, column, ranges),
         };
+        let is_empty = if negated { list.is_empty() } else { one.empty };
+        match characters {
+            Some(characters) => filter::push_ranges_of_beginning(out, column, characters, list.into_iter()),
+            None => filter::push_ranges(out, column, list.into_iter()),
+        }
         one.empty = is_empty;
         Ok(true)
     }
 }
 
-/// Appends a test for all values but NULL that are in none of the ranges; true where there are none.
-fn push_others<'r>(
+/// All values but NULL that are in none of the ranges.
+fn others<'r>(
     schema: &TableSchema,
     column: u16,
     ranges: impl Iterator<Item = filter::KeyRange<'r>>,
-    out: &mut Vec<u8>,
-) -> bool {
+) -> Vec<filter::KeyRange<'r>> {
     let mut others = Vec::new();
     let mut from = Some(schema.columns[usize::from(column)].nullable.then_some(&[1][..]));
     for (low, high) in ranges {
@@ -177,8 +278,7 @@ fn push_others<'r>(
         from = high.map(Some);
     }
     others.extend(from.map(|start| (start, None)));
-    filter::push_ranges(out, column, others.iter().copied());
-    others.is_empty()
+    others
 }
 
 fn test_of(schema: &TableSchema, condition: &Expr) -> Option<Test> {
@@ -186,6 +286,13 @@ fn test_of(schema: &TableSchema, condition: &Expr) -> Option<Test> {
         Expr::Compare(op, a, b, _) if let (Expr::Column(left), Expr::Column(right)) = (&**a, &**b) => {
             let (are_comparable, op) = (filter::are_comparable(left.ty, right.ty), *op);
             return are_comparable.then_some(Test::Columns { left: left.slot, op, right: right.slot });
+        }
+        Expr::Like { expr, pattern, escape, negated, collation } => {
+            let Expr::Column(c) = &**expr else { return None };
+            let is_own = filter::is_testable_text(c.ty) && c.ty.collation() == Some(*collation);
+            let may = is_own && matches!(**pattern, Expr::Const(_) | Expr::Param(_));
+            let (column, escape, negated) = (c.slot, *escape, *negated);
+            return may.then(|| Test::Like { column, pattern: (**pattern).clone(), escape, negated });
         }
         Expr::IsNull { expr, negated } => {
             let Expr::Column(c) = &**expr else { return None };
@@ -205,12 +312,14 @@ fn test_of(schema: &TableSchema, condition: &Expr) -> Option<Test> {
         }
         _ => None,
     };
-    let (column, alternatives) = alternatives_of(schema, positive.as_ref().unwrap_or(condition))?;
+    let condition_of = positive.as_ref().unwrap_or(condition);
+    let (of_column, beginning) = Beginning::taken_out(condition_of)?;
+    let (column, alternatives) = alternatives_of(schema, of_column.as_ref().unwrap_or(condition_of))?;
     let is_given = |limit: &Limit| !limit.as_ref().is_some_and(|(e, _)| e.any(|e| matches!(e, Expr::Outer(_))));
     let may = filter::is_testable(schema.columns.get(usize::from(column))?.ty)
         && alternatives.len() < filter::RANGES_MAX
         && alternatives.iter().all(|a| is_given(&a.low) && is_given(&a.high));
-    may.then_some(Test::Ranges { column, alternatives, negated: positive.is_some() })
+    may.then_some(Test::Ranges { column, beginning, alternatives, negated: positive.is_some() })
 }
 
 /// No row makes it warn or fail.

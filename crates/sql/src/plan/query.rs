@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use apus_types::{ColumnType, RowLayout, collate::Collation};
+use apus_types::{ColumnType, RowLayout, collate::Collation, filter};
 
 use super::{
     Select,
@@ -204,6 +204,24 @@ pub struct JoinStep {
     pub taken: Vec<u16>,
     /// Rows read, as estimated: for each row so far where keys lead to them, altogether otherwise.
     pub read: Option<f64>,
+}
+
+impl JoinStep {
+    /// Where rows before say which of the leaf's rows are wanted: the part of the key whose values data nodes are told, and its column of the table. It is the first one that is a column on both sides, of types
+    /// whose values are equal where their keys are.
+    pub fn told(&self) -> Option<(&HashKey, u16)> {
+        let (Leaf::Table { columns, .. }, Some(scan), true) = (&self.leaf, &self.scan, self.narrows) else {
+            return None;
+        };
+        if scan.pushed.tests().len() >= filter::TESTS_MAX {
+            return None;
+        }
+        self.keys.iter().find_map(|key| {
+            let (Expr::Column(inner), Expr::Column(outer)) = (&key.inner, &key.outer) else { return None };
+            let column = columns.get(usize::from(inner.slot)).filter(|_| filter::may_be_in_set(inner.ty, outer.ty))?;
+            Some((key, *column))
+        })
+    }
 }
 
 #[derive(Debug)]

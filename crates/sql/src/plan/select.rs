@@ -13,6 +13,7 @@ use super::{
     hint::JoinRules,
     needs::Names,
     outputs::Columns,
+    pushed_group::PushedGroup,
     query::{Given, Join},
     rollup,
     shape::Shape,
@@ -127,8 +128,8 @@ pub struct Select {
     pub lock: Option<Lock>,
     /// What a locking read of several tables locks.
     pub locked: Option<Box<super::change::Locked>>,
-    /// Aggregates that the data nodes can compute, one per entry of `group.aggregates`.
-    pub pushdown: Option<Vec<apus_signal::scan::Aggregate>>,
+    /// How data nodes put its rows together, where they can.
+    pub pushdown: Option<PushedGroup>,
     /// A hint wants it to stay a subquery.
     pub stays_subquery: bool,
 }

@@ -14,7 +14,7 @@ pub mod user_lock;
 
 use std::{collections::BTreeMap, rc::Rc};
 
-use apus_client::{ClientError, KeyList, OpBatch, PartialAggregate, Results, Rows, Snapshot, Transaction};
+use apus_client::{ClientError, KeyList, OpBatch, Results, Rows, Snapshot, Transaction};
 use apus_types::{Epoch, TableId};
 
 use self::{account_limits::Watch, locked_rows::OwnRows, serializable_reads::Reads, user_lock::Held};
@@ -122,8 +122,6 @@ pub struct Scratch {
     pub row: Vec<u8>,
     pub key: Vec<u8>,
     pub sink: SinkBuffers,
-    pub partials: Vec<PartialAggregate>,
-    pub aggregates: Vec<Datum<'static>>,
     /// Primary keys of rows to lock, by their sort keys.
     pub candidates: Pairs,
     /// Locked rows by their primary keys.

@@ -22,11 +22,12 @@ fn trees_say_what_is_done() {
         (
             "SELECT b, COUNT(*), SUM(n) FROM pair WHERE a IN (1, 2) GROUP BY b HAVING COUNT(*) > 1",
             "-> Filter: (count(0) > 1)\n    -> Table scan on <temporary>\n        -> Aggregate using temporary table\n            \
+             -> Group aggregate in data nodes: count(0), sum(pair.n)\n                \
              -> Index range scan on pair using PRIMARY over (a = 1) OR (a = 2)\n",
         ),
         (
             "SELECT k FROM sbtest1 AS Other WHERE k = 3 AND c LIKE 'a%b'",
-            "-> Filter: (Other.c like 'a%b')\n    -> Index lookup on Other using k_1 (k = 3)\n",
+            "-> Filter: (Other.c like 'a%b')\n    -> Index lookup on Other using k_1 (k = 3), with pushed condition\n",
         ),
         ("SELECT COUNT(*) FROM pair", "-> Aggregate in data nodes: count(0)\n    -> Table scan on pair\n"),
         (
@@ -53,7 +54,8 @@ fn trees_say_what_is_done() {
         (
             "SELECT * FROM (SELECT a, COUNT(*) n FROM pair GROUP BY a) x WHERE a = 3 AND n = 1",
             "-> Filter: ((x.a = 3) and (x.n = 1))\n    -> Table scan on x\n        -> Materialize\n            -> Table scan on <temporary>\n                \
-             -> Aggregate using temporary table\n                    -> Index lookup on pair using PRIMARY (a = 3)\n",
+             -> Aggregate using temporary table\n                    -> Group aggregate in data nodes: count(0)\n                        \
+             -> Index lookup on pair using PRIMARY (a = 3)\n",
         ),
         (
             "SELECT * FROM (SELECT a FROM pair UNION SELECT id FROM sbtest1) x WHERE a < 3",
@@ -64,7 +66,8 @@ fn trees_say_what_is_done() {
         (
             "SELECT * FROM (SELECT a, COUNT(*) n FROM pair GROUP BY a LIMIT 9) x WHERE a = 3",
             "-> Filter: (x.a = 3)\n    -> Table scan on x\n        -> Materialize\n            -> Limit: 9 row(s)\n                \
-             -> Table scan on <temporary>\n                    -> Aggregate using temporary table\n                        -> Table scan on pair\n",
+             -> Table scan on <temporary>\n                    -> Aggregate using temporary table\n                        -> Group aggregate in data nodes: count(0)\n                            \
+             -> Table scan on pair\n",
         ),
         ("INSERT INTO pair (a, b) SELECT id, c FROM sbtest1", "-> Insert into pair\n    -> Table scan on sbtest1\n"),
         ("REPLACE INTO pair (a, b) VALUES (1, 'x')", "-> Replace into pair\n    -> Rows fetched before execution\n"),
@@ -77,7 +80,7 @@ fn trees_say_what_is_done() {
             "SELECT k FROM sbtest1 WHERE k IN (SELECT n FROM pair)",
             "-> Nested loop inner join\n    -> Table scan on <subquery2>\n        -> Materialize with deduplication\n            \
              -> Table scan on <temporary>\n                -> Temporary table with deduplication\n                    \
-             -> Table scan on pair\n    -> Index lookup on sbtest1 using k_1 (k = `<subquery2>`.n)\n",
+             -> Deduplication in data nodes\n                        -> Table scan on pair\n    -> Index lookup on sbtest1 using k_1 (k = `<subquery2>`.n)\n",
         ),
         (
             "VALUES ROW(1)",

@@ -1,36 +1,11 @@
 //! Exact decimals as a 128-bit unscaled integer and a scale.
 
-/// Most digits that the representation holds.
-pub const DIGITS_MAX: usize = 38;
+pub use apus_eval::fixed::{DIGITS_MAX, power_of_ten, product};
+
 /// MySQL adds this many digits to the dividend's scale in a division (`div_precision_increment`).
 pub const DIVISION_DIGITS: u8 = 4;
 /// MySQL's largest scale.
 pub const SCALE_MAX: u8 = 30;
-
-const POWERS: [i128; DIGITS_MAX + 1] = {
-    let mut powers = [1; DIGITS_MAX + 1];
-    let mut n = 1;
-    while n <= DIGITS_MAX {
-        powers[n] = powers[n - 1] * 10;
-        n += 1;
-    }
-    powers
-};
-
-/// `10^n`; `None` beyond the representation.
-#[inline]
-pub fn power_of_ten(n: u8) -> Option<i128> {
-    POWERS.get(usize::from(n)).copied()
-}
-
-/// The product; that of two numbers of 64 bits always fits.
-#[inline]
-pub fn product(x: i128, y: i128) -> Option<i128> {
-    match (i64::try_from(x), i64::try_from(y)) {
-        (Ok(x), Ok(y)) => Some(i128::from(x) * i128::from(y)),
-        _ => x.checked_mul(y),
-    }
-}
 
 /// A plain decimal number (`[+-]digits[.digits]`), all of it.
 pub fn parse_exact(text: &str) -> Option<(i128, u8)> {

@@ -6,7 +6,6 @@ pub mod decimal;
 pub mod enum_set;
 pub(crate) mod float_digits;
 pub mod json;
-pub(crate) mod like;
 pub mod locale;
 pub mod number_format;
 pub mod temporal;

@@ -182,7 +182,11 @@ impl Lines<'_> {
             rest.push("Using filesort");
         }
         if select.pushdown.is_some() {
-            rest.push("Aggregates in data nodes");
+            rest.push(match &select.group {
+                None => "Distinct rows in data nodes",
+                Some(group) if group.keys.is_empty() => "Aggregates in data nodes",
+                Some(_) => "Groups in data nodes",
+            });
         }
         match (&select.join, &select.table, &select.access) {
             (Some(join), ..) => {
@@ -228,6 +232,9 @@ impl Lines<'_> {
             rest.splice(0..0, std::iter::once("Using where").chain(pushed.then_some(PUSHED)));
         }
         let is_hash = join.lookup.is_none() && !join.keys.is_empty();
+        if is_hash && join.told().is_some() {
+            rest.push("Using join filter");
+        }
         if is_hash {
             rest.push("Using join buffer (hash join)");
         }

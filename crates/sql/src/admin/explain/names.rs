@@ -231,8 +231,12 @@ impl Names<'_> {
     pub fn pushed(&self, columns: &[Name], pushed: &Pushed) -> String {
         let name = |column: &u16| columns.get(usize::from(*column)).map_or(UNKNOWN, |name| name.text.as_str());
         let one = |test: &Test| match test {
-            Test::Ranges { column, alternatives, negated } => {
-                let one = |i: &Interval| self.interval(name(column), i.low.as_ref(), i.high.as_ref());
+            Test::Ranges { column, beginning, alternatives, negated } => {
+                let column = match beginning {
+                    Some(beginning) => format!("left({},{})", name(column), self.text(&beginning.length)),
+                    None => name(column).to_owned(),
+                };
+                let one = |i: &Interval| self.interval(&column, i.low.as_ref(), i.high.as_ref());
                 let said = alternatives.iter().map(one).collect::<Vec<_>>().join(" or ");
                 if *negated { format!("(not({said}))") } else { format!("({said})") }
             }
@@ -240,6 +244,11 @@ impl Names<'_> {
                 format!("({} is {}null)", name(column), if *negated { "not " } else { "" })
             }
             Test::Columns { left, op, right } => format!("({} {} {})", name(left), comparison(*op), name(right)),
+            Test::Like { column, pattern, negated, .. } => {
+                format!("({} {}like {})", name(column), if *negated { "not " } else { "" }, self.text(pattern))
+            }
+            // Made while a join runs.
+            Test::Set { column, .. } => format!("({} in (<join>))", name(column)),
         };
         let tests: Vec<String> = pushed.tests().iter().map(one).collect();
         if let [one] = tests.as_slice() { one.clone() } else { format!("({})", tests.join(" and ")) }

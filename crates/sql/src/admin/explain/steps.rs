@@ -93,6 +93,18 @@ impl Step {
         Step { rows, ..self }
     }
 
+    /// A table is read whose rows are wanted that have certain values of a column; conditions are asked above.
+    fn told(mut self, column: String) -> Step {
+        match self.inputs.pop() {
+            Some(read) => self.inputs.push(read.told(column)),
+            None => {
+                self.operation += &format!(", with join filter on {column}");
+                self = self.says("join_filter_column", Json::String(column));
+            }
+        }
+        self
+    }
+
     /// Puts a subquery below the step whose condition names it, or in the select list.
     fn place(&mut self, subquery: Asked) {
         match self.naming(&asked(subquery.number)) {
@@ -313,6 +325,13 @@ impl Steps<'_> {
                 if is_first && leaf.lookup.is_none() {
                     return (own, read);
                 }
+                let read = match leaf.told() {
+                    Some((_, column)) if leaf.lookup.is_none() => {
+                        let column = columns_of(table, &leaf.shown, None).swap_remove(usize::from(column)).text;
+                        read.told(column)
+                    }
+                    _ => read,
+                };
                 // All of it is read at once, or by the keys of a batch.
                 let inputs = read.inputs.into_iter().map(|step| Step { part: None, ..step }).collect();
                 (own, Step { inputs, ..read }.counted(probe::of(leaf, Of::Read)))
@@ -426,8 +445,19 @@ fn above(select: &Select, source: Step, names: &Names<'_>) -> Step {
                     .says("functions", functions)
                     .is("group_by")
                     .is("rollup"),
-                (false, false, _) => {
-                    step.over("Aggregate using temporary table", "temp_table_aggregate").scanned(TEMPORARY)
+                (false, false, is_pushed) => {
+                    let parts = match (is_pushed, whole.is_empty()) {
+                        (false, _) => step,
+                        (true, true) => {
+                            step.over("Group in data nodes", "aggregate").is("group_by").is("in_data_nodes")
+                        }
+                        (true, false) => step
+                            .over(format!("Group aggregate in data nodes: {whole}"), "aggregate")
+                            .says("functions", functions)
+                            .is("group_by")
+                            .is("in_data_nodes"),
+                    };
+                    parts.over("Aggregate using temporary table", "temp_table_aggregate").scanned(TEMPORARY)
                 }
             };
         }
@@ -439,6 +469,9 @@ fn above(select: &Select, source: Step, names: &Names<'_>) -> Step {
         }
     }
     if select.distinct {
+        if select.pushdown.is_some() && select.group.is_none() {
+            step = step.over("Deduplication in data nodes", "materialize").is("deduplication").is("in_data_nodes");
+        }
         let distinct = step.over("Temporary table with deduplication", "materialize");
         step = distinct.is("temp_table").is("deduplication").scanned(TEMPORARY);
     }

@@ -5,9 +5,8 @@ use crate::{
     errors::{self, Result},
     expr::CompareOp,
     parse::token::Tokens,
-    value::like::like,
 };
-use apus_types::collate::Collation;
+use apus_types::collate::{Collation, like};
 
 /// Which rows of a SHOW are wanted.
 pub enum Filter {

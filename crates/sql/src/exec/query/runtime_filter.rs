@@ -1,6 +1,6 @@
-//! What all rows before a step name of its leaf: the rows of the leaf that have none of these values are not kept, and where the values are few data nodes do not send them.
+//! What all rows before a step name of its leaf: the rows of the leaf that have none of these values are not kept, and few of them are sent by data nodes, which are told the values of a column in a set ([`apus_types::filter::Set`]).
 
-use apus_types::{ColumnType, RowLayout, filter};
+use apus_types::{ColumnType, RowLayout, filter::Set};
 
 use super::{
     hash::push_key,
@@ -11,14 +11,10 @@ use crate::{
     expr::{Context, Expr},
     plan::{
         pushed_condition::Pushed,
-        query::{HashKey, JoinStep, Leaf},
+        query::{HashKey, JoinStep},
     },
     spill::byte_strings::{StringSet, Strings},
-    value::datum::Datum,
 };
-
-/// Values that data nodes are told; other conditions have room beside them.
-const VALUES_MAX: usize = 960;
 
 pub struct Named {
     keys: StringSet,
@@ -35,7 +31,7 @@ impl Named {
     ) -> errors::Result<Named> {
         let mut named = Named { keys: StringSet::default(), pushed: None };
         let mut key = Vec::new();
-        let mut told = Told::of(leaf);
+        let mut told = Told::of(leaf, rows.len());
         for (at, row) in rows.iter().enumerate() {
             if at % BATCH_ROWS == BATCH_ROWS - 1 {
                 pipeline.run.breathe(BATCH_ROWS).await?;
@@ -45,14 +41,12 @@ impl Named {
                 continue;
             }
             named.keys.insert(&key);
-            if let Some(some) = &mut told
-                && !some.add(&cx, &mut key)?
-            {
-                told = None;
+            if let Some(told) = &mut told {
+                told.add(&cx, &mut key);
             }
         }
         if let (Some(told), Some(scan)) = (told, &leaf.scan) {
-            named.pushed = Some(scan.pushed.and_values(told.column, told.values.iter()));
+            named.pushed = Some(scan.pushed.and_set(told.column, told.set));
         }
         Ok(named)
     }
@@ -67,33 +61,25 @@ impl Named {
     }
 }
 
-/// The different values of one part of the key.
+/// The values of one part of the key.
 struct Told<'l> {
     part: &'l HashKey,
     /// Of the leaf's table.
     column: u16,
-    seen: StringSet,
-    values: Vec<Datum<'static>>,
+    ty: ColumnType,
+    set: Set,
 }
 
 impl<'l> Told<'l> {
-    /// The first part that is a column of whole numbers on both sides: for these, being equal is having the same key.
-    fn of(leaf: &'l JoinStep) -> Option<Told<'l>> {
-        let (Leaf::Table { columns, .. }, Some(scan)) = (&leaf.leaf, &leaf.scan) else { return None };
-        let is_whole = |e: &Expr| matches!(e, Expr::Column(c) if matches!(c.ty, ColumnType::Int { .. }));
-        let part = leaf.keys.iter().find(|key| is_whole(&key.inner) && is_whole(&key.outer))?;
+    fn of(leaf: &'l JoinStep, rows: usize) -> Option<Told<'l>> {
+        let (part, column) = leaf.told()?;
         let Expr::Column(inner) = &part.inner else { return None };
-        let column = *columns.get(usize::from(inner.slot))?;
-        let has_room = scan.pushed.tests().len() < filter::TESTS_MAX;
-        has_room.then(|| Told { part, column, seen: StringSet::default(), values: Vec::new() })
+        Some(Told { part, column, ty: inner.ty, set: Set::with_room(rows) })
     }
 
-    /// False: there are too many.
-    fn add(&mut self, cx: &Context<'_>, key: &mut Vec<u8>) -> errors::Result<bool> {
-        push_key(std::slice::from_ref(self.part), |k| &k.outer, cx, key)?;
-        if self.seen.insert(key).1 {
-            self.values.push(self.part.outer.eval(cx)?.into_owned());
+    fn add(&mut self, cx: &Context<'_>, key: &mut Vec<u8>) {
+        if let Expr::Column(outer) = &self.part.outer {
+            self.set.add(self.ty, &cx.layout.value(cx.row, outer.slot), key);
         }
-        Ok(self.values.len() <= VALUES_MAX)
     }
 }

@@ -1,12 +1,15 @@
 //! Groups of a sink in memory: rows go into the accumulators of their group, and groups come out in the order of their keys.
 
+use apus_eval::{grouping::SLOTS_MAX, groups::State};
+
 use super::{Accumulator, Sink, push_sort_keys};
 use crate::{
-    errors::Result,
+    errors::{self, Result},
     expr::{Context, exact::Exact},
-    plan::select::Group,
+    plan::{bind::AggregateKind, pushed_group::Partials, select::Group},
     spill::{byte_strings::Strings, memory_sort},
     value::datum::Datum,
+    wire::SqlError,
 };
 
 /// A statement that has so many rows is worth compiling for.
@@ -57,6 +60,10 @@ fn prefix(key: Option<&[u8]>) -> u128 {
     u128::from_be_bytes(bytes)
 }
 
+fn no_states() -> SqlError {
+    errors::internal("a data node has answered with groups that are none")
+}
+
 impl<'p> Sink<'p> {
     pub(super) fn accumulate(&mut self, group: &Group, row: &[u8]) -> Result<()> {
         let plan = self.plan;
@@ -78,6 +85,47 @@ impl<'p> Sink<'p> {
         }
         let (number, new) = self.buffers.groups.insert_with(|key| push_sort_keys(&group.keys, &cx, key))?;
         self.add_to_group(group, &cx, number, new, group.keys.len())
+    }
+
+    /// Takes a group that a data node made of some rows: the first of them, and the states of its slots.
+    ///
+    /// # Errors
+    /// Those of evaluation; an internal one for what are no states.
+    pub fn partial(&mut self, first: &[u8], states: &[u8], partials: &Partials) -> Result<()> {
+        let Some(group) = &self.plan.group else { return Ok(()) };
+        let cx = self.of_group(first, &[]);
+        let (number, new) = self.buffers.groups.insert_with(|key| push_sort_keys(&group.keys, &cx, key))?;
+        if new {
+            self.group_bytes += self.groups.push(group, first, group.keys.len());
+        }
+        let mut rest = states;
+        let mut known = [State::default(); SLOTS_MAX];
+        for (state, slot) in known.iter_mut().zip(&partials.slots) {
+            *state = State::take(*slot, &mut rest).ok_or_else(no_states)?;
+        }
+        let accumulators = self.groups.accumulators(group, number);
+        for ((aggregate, so_far), of) in group.aggregates.iter().zip(accumulators).zip(&partials.of) {
+            self.group_bytes += match of {
+                None => so_far.add(aggregate, &cx)?,
+                Some((slot, face)) => {
+                    let State { count, value } = known[*slot];
+                    let value = match (count, aggregate.function) {
+                        (0, _) | (_, AggregateKind::Count | AggregateKind::CountRows) => None,
+                        (_, AggregateKind::Sum | AggregateKind::Avg) => Some(face.sum(value).ok_or_else(no_states)?),
+                        _ => Some(face.datum(value, &cx).ok_or_else(no_states)?),
+                    };
+                    so_far.add_partial(aggregate, count, value, &cx)?
+                }
+            };
+        }
+        Ok(())
+    }
+
+    /// As if nothing had come.
+    pub fn forget_groups(&mut self) {
+        self.buffers.groups.clear();
+        self.groups = Groups::default();
+        self.group_bytes = 0;
     }
 
     /// A row counts in its group, and in each group of fewer keys: the key of each, in that order, as the front of one, and how many keys it has. Groups of fewer keys come behind those that they are

@@ -221,16 +221,6 @@ impl<'p> Sink<'p> {
         Ok(self.wants_more())
     }
 
-    /// Takes aggregates that were computed beside the data: one group.
-    pub async fn aggregated(&mut self, values: &[Datum<'static>], out: &mut impl Target) -> Result<()> {
-        let plan = self.plan;
-        let Some(group) = &plan.group else { return Ok(()) };
-        if self.passes_having(group, &[], values)? {
-            self.finish_group(&[], values, out)?;
-        }
-        self.flush_held(out).await
-    }
-
     /// A context over the first row of a group.
     fn of_group<'c>(&self, first: &'c [u8], aggregates: &'c [Datum<'c>]) -> Context<'c>
     where

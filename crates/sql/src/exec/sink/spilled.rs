@@ -88,7 +88,7 @@ enum Need {
 }
 
 impl Sink<'_> {
-    pub(super) fn is_full(&self) -> bool {
+    pub fn is_full(&self) -> bool {
         if self.byte_len() <= self.bytes_max && self.over.is_none() {
             return false;
         }

@@ -12,7 +12,6 @@ use crate::{
             schema::{self, Failure, Refused},
             search,
         },
-        like,
     },
 };
 
@@ -95,8 +94,9 @@ fn strings<'a>(f: Func, args: &'a [Expr], cx: &Context<'a>) -> Result<Datum<'a>>
     let (Some(document), Some(one), false) = (document, one, pattern.is_null()) else { return Ok(Datum::Null) };
     let pattern = pattern.as_text();
     let most = if one { 1 } else { usize::MAX };
-    let mut found =
-        search::strings(&document, &paths, most, |text| like::like(text.as_bytes(), &pattern, Some(escape), None));
+    let mut found = search::strings(&document, &paths, most, |text| {
+        apus_types::collate::like(text.as_bytes(), &pattern, Some(escape), None)
+    });
     Ok(match found.len() {
         0 => Datum::Null,
         1 => datum(&Json::String(found.remove(0))),

@@ -1,8 +1,11 @@
-//! LIKE: texts by patterns of `%` and `_`.
+//! LIKE: texts that are as a pattern says, by a collation.
 
 use std::sync::OnceLock;
 
-use apus_types::collate::Collation;
+use super::Collation;
+
+/// What comparing two characters that are not both ASCII counts for.
+const OTHER_STEPS: u32 = 16;
 
 /// For each ASCII character the first one that is equal to it.
 fn ascii_classes(collation: Collation) -> &'static [u8; 128] {
@@ -15,6 +18,11 @@ fn ascii_classes(collation: Collation) -> &'static [u8; 128] {
 
 /// LIKE with `%` and `_`, which is a character, and of bytes a byte; linear in text times runs of `%`.
 pub fn like(text: &[u8], pattern: &[u8], escape: Option<u8>, collation: Option<Collation>) -> bool {
+    like_in_steps(text, pattern, escape, collation).0
+}
+
+/// As [`like`], with how many steps it took: at most the characters of the text times the bytes of the pattern, [`OTHER_STEPS`] times as many beyond ASCII.
+pub fn like_in_steps(text: &[u8], pattern: &[u8], escape: Option<u8>, collation: Option<Collation>) -> (bool, u32) {
     let is_bytes = collation == Some(Collation::Binary);
     let long = |of: &[u8], at: usize| match is_bytes {
         true => 1,
@@ -22,9 +30,10 @@ pub fn like(text: &[u8], pattern: &[u8], escape: Option<u8>, collation: Option<C
     };
     let width = |at: usize| long(text, at);
     let classes = collation.filter(|_| !is_bytes).map(ascii_classes);
-    let (mut t, mut p) = (0, 0);
+    let (mut t, mut p, mut steps) = (0, 0, 0);
     let mut resume: Option<(usize, usize)> = None;
     loop {
+        steps += 1;
         let matched = match pattern.get(p) {
             Some(b'%') => {
                 resume = Some((p + 1, t));
@@ -44,6 +53,7 @@ pub fn like(text: &[u8], pattern: &[u8], escape: Option<u8>, collation: Option<C
                 same
             }
             Some(&b) if t < text.len() => {
+                steps += OTHER_STEPS;
                 let at = p + usize::from(Some(b) == escape && p + 1 < pattern.len());
                 let (end, after) = (t + width(t), at + long(pattern, at));
                 let (one, other) = (&text[t..end], &pattern[at..after]);
@@ -53,13 +63,13 @@ pub fn like(text: &[u8], pattern: &[u8], escape: Option<u8>, collation: Option<C
                 }
                 same
             }
-            None if t == text.len() => return true,
+            None if t == text.len() => return (true, steps),
             _ => false,
         };
         if !matched {
-            let Some((after, from)) = resume else { return false };
+            let Some((after, from)) = resume else { return (false, steps) };
             if from >= text.len() {
-                return false;
+                return (false, steps);
             }
             t = from + width(from);
             p = after;
