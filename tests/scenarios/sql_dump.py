@@ -98,6 +98,10 @@ def main(t):
         with t.case("a dump of Apus is loaded into Apus"):
             load(apus, dump(apus, "home"), "copy")
             same(contents(apus, "copy"), wanted)
+        with t.case("a dump of all tables under FLUSH TABLES WITH READ LOCK"):
+            load(apus, "CREATE DATABASE locked;")
+            load(apus, dump(apus, "home", "--lock-all-tables"), "locked")
+            same(contents(apus, "locked"), wanted)
         with t.case("a dump of Apus is loaded into MariaDB"):
             load(mariadb, dump(apus, "copy"), "back")
             same(contents(mariadb, "back"), wanted)

@@ -5,6 +5,7 @@ pub(crate) mod explain;
 pub(crate) mod grant_tables;
 pub mod information_schema;
 pub(crate) mod performance_schema;
+pub(crate) mod persist;
 pub(crate) mod processlist;
 pub(crate) mod set;
 pub mod show;

@@ -17,6 +17,9 @@ pub fn rows(name: &str, catalog: &Catalog, env: &Env) -> Vec<Row> {
     let variables = |global| env.list_variables(global).into_iter().map(|(name, value)| pair(name, value)).collect();
     match name {
         "global_variables" => variables(true),
+        "persisted_variables" => {
+            env.variables.of_node().persisted().into_iter().map(|(name, value)| pair(name, value)).collect()
+        }
         "session_variables" => variables(false),
         GLOBAL_STATUS => {
             let (node, tables) = (env.variables.of_node(), catalog.tables().count());

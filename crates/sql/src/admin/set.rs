@@ -43,6 +43,10 @@ enum Scope {
     /// `@@transaction_isolation` without a scope.
     Next,
     Global,
+    /// Of the SQL node, and of those that begin from now on.
+    Persist,
+    /// Of these alone.
+    PersistOnly,
 }
 
 impl SqlEngine {
@@ -131,7 +135,7 @@ impl SqlEngine {
         let (of, name) = scope_of(&lower, scope)?;
         check_name(name)?;
         let value = self.assigned_value(session, value, out).await?;
-        if of == Scope::Global {
+        if matches!(of, Scope::Global | Scope::Persist | Scope::PersistOnly) {
             let one_of = Privileges::SUPER.union(Privileges::SYSTEM_VARIABLES_ADMIN);
             self.require(session, one_of, "SUPER or SYSTEM_VARIABLES_ADMIN").await?;
         }
@@ -178,6 +182,14 @@ impl SqlEngine {
         let was = session.env.variables.autocommit;
         let warning = match of {
             Scope::Global => session.env.variables.set_global(&name, value.as_ref())?,
+            Scope::Persist => {
+                Box::pin(self.persist(session, &name, value.as_ref())).await?;
+                session.env.variables.set_global(&name, value.as_ref())?
+            }
+            Scope::PersistOnly => {
+                Box::pin(self.persist(session, &name, value.as_ref())).await?;
+                None
+            }
             Scope::Next => session.set_next(&name, value.as_ref())?,
             Scope::Session => session.env.variables.set(&name, value.as_ref())?,
         };
@@ -221,7 +233,7 @@ fn check(session: &Session, assignments: &[Assignment]) -> Result<()> {
                     Scope::Session if name == TRACKED => drop(tracking::check(&tracked(value))?),
                     Scope::Session => drop(trial.set(name, value)?),
                     Scope::Next => drop(session.next_variables(name, value)?),
-                    Scope::Global => drop(trial.check_global(name, value)?),
+                    Scope::Global | Scope::Persist | Scope::PersistOnly => trial.check_global(name, value)?,
                 }
             }
         }
@@ -234,11 +246,11 @@ fn scope_of<'t>(target: &'t str, last: &mut Scope) -> Result<(Scope, &'t str)> {
     let named = target.trim_start_matches("@@");
     let is_sign = named.len() < target.len();
     let words = [
-        ("global", Some(Scope::Global)),
-        ("session", Some(Scope::Session)),
-        ("local", Some(Scope::Session)),
-        ("persist_only", None),
-        ("persist", None),
+        ("global", Scope::Global),
+        ("session", Scope::Session),
+        ("local", Scope::Session),
+        ("persist_only", Scope::PersistOnly),
+        ("persist", Scope::Persist),
     ];
     let behind = if is_sign { '.' } else { ' ' };
     let found =
@@ -247,14 +259,11 @@ fn scope_of<'t>(target: &'t str, last: &mut Scope) -> Result<(Scope, &'t str)> {
         None if is_sign && [READ_ONLY, ISOLATION].contains(&named.trim()) => (Scope::Next, named),
         None if is_sign => (Scope::Session, named),
         None => (*last, named),
-        Some((Some(scope), name)) => {
+        Some((scope, name)) => {
             if !is_sign {
                 *last = scope;
             }
             (scope, name)
-        }
-        Some((None, _)) => {
-            return Err(errors::not_supported("SET PERSIST; SET GLOBAL lasts until the SQL node ends"));
         }
     };
     Ok((scope, name.trim().trim_matches('`')))
@@ -289,6 +298,7 @@ pub(crate) fn value_of(session: &Session, text: &str) -> Result<Datum<'static>> 
     let e = &expression(text)?;
     let mut builder = Builder::new(None, "", "");
     builder.no_backslash = session.env.variables.syntax.no_backslash;
+    builder.signed_difference = session.env.variables.signed_difference;
     builder.assigns = text.contains(":=");
     let expr: Expr = builder.build(e)?;
     let layout = apus_types::RowLayout::new([]);

@@ -213,6 +213,11 @@ impl Catalog {
         // The key is a pair of owned strings, so a lookup makes two; plans keep the table, so this is not on the hot path.
         self.tables.get(&(database.to_owned(), name.to_owned())).cloned()
     }
+    /// Databases and names of tables.
+    pub fn names_of(&self, ids: &[TableId]) -> Vec<(String, String)> {
+        let named = self.tables.iter().filter(|(_, table)| ids.contains(&table.schema.id));
+        named.map(|(name, _)| name.clone()).collect()
+    }
     /// The table is still what it was.
     pub fn has(&self, table: &Rc<Table>) -> bool {
         let found = self.find(&table.schema.database, &table.schema.name);

@@ -22,6 +22,7 @@ use apus_types::{
 use super::{
     copy::Whole,
     create_select::check_new_name,
+    default_dates,
     foreign_key::{
         self, Loss,
         clause::{self, Clause},
@@ -38,7 +39,7 @@ use crate::{
     errors::{self, Result},
     exec,
     expr::{
-        Context,
+        Context, Env,
         assign::{self, Assign},
     },
     parse::{
@@ -548,6 +549,28 @@ fn length(column: &Column) -> u32 {
     }
 }
 
+impl AlterClause {
+    /// Looks at the defaults that the table will have.
+    fn check_dates(&mut self, env: &Env, table: &TableSchema) -> Result<()> {
+        let is_said = |name: &str| {
+            let is_it = |said: &String| said.eq_ignore_ascii_case(name);
+            self.steps.iter().any(|step| match step {
+                Step::Drop(said) | Step::Redefine(said, ..) | Step::Default(said, _) => is_it(said),
+                _ => false,
+            })
+        };
+        let kept = table.columns.iter().filter(|column| !is_said(&column.name));
+        kept.cloned().try_for_each(|mut column| default_dates::check(env, &mut column))?;
+        env.forget_notes();
+        for step in &mut self.steps {
+            if let Step::Add(column, _) | Step::Redefine(_, column, _) = step {
+                default_dates::check(env, column)?;
+            }
+        }
+        Ok(())
+    }
+}
+
 /// What rows that were there before have in a column that is added.
 fn given(session: &Session, table: &TableSchema, column: &Column) -> Result<Source> {
     if column.auto_increment {
@@ -656,7 +679,11 @@ fn steps(
             Step::Drop(name) => work.drop(name)?,
             Step::Redefine(name, column, place) => work.redefine(name, column.clone(), place)?,
             Step::Rename(old, new) => work.rename(old, new)?,
-            Step::Default(name, default) => work.set_default(name, default)?,
+            Step::Default(name, default) => {
+                work.set_default(name, default)?;
+                let at = work.find(name)?;
+                default_dates::check(&session.env, &mut work.columns[at].0)?;
+            }
             Step::Check(_) => {}
             Step::ShowColumn(name, invisible) => {
                 let at = work.find(name)?;
@@ -726,7 +753,9 @@ impl SqlEngine {
         name: TableName,
         mut clause: AlterClause,
     ) -> Result<u64> {
-        clause.find_keys(&self.catalog().await?.table(&name.database, &name.table)?.schema);
+        let before = self.catalog().await?.table(&name.database, &name.table)?;
+        clause.find_keys(&before.schema);
+        clause.check_dates(&session.env, &before.schema)?;
         if Box::pin(self.copies(session, &name, &clause)).await? {
             return Box::pin(self.remake(session, &name, &clause)).await;
         }

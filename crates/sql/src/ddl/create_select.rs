@@ -23,7 +23,7 @@ use apus_signal::{
 use apus_types::{Column, ErrorCode, TableSchema, Value, key, schema::DefaultValue};
 
 use super::{
-    create_view,
+    create_view, default_dates,
     statement::{self, Definitions},
 };
 use crate::{
@@ -242,6 +242,7 @@ impl SqlEngine {
         let counters = catalog.counters()?;
         self.drop_abandoned(&catalog, counters).await?;
         let mut table = defined(&catalog, clause, &select, name)?;
+        table.columns.iter_mut().try_for_each(|column| default_dates::check(&session.env, column))?;
         let guard = self.new_guard(session, counters).await?;
         table.name = format!("{MARK}{}", guard.number);
         for again in [true, false] {

@@ -2,7 +2,7 @@
 
 use super::{
     alter::AlterClause,
-    create_select,
+    create_select, default_dates,
     foreign_key::{self, clause::Clause},
     histogram::Follows,
     rules,
@@ -19,7 +19,7 @@ use crate::{
     parse::token::Name,
     plan::rules::functional,
     program::trigger,
-    session::{Scratch, Session, engine::SqlEngine},
+    session::{Scratch, Session, engine::SqlEngine, read_locks::Kept},
 };
 use apus_client::{ExecOptions, OpBatch, Results, Rows, ScanRequest};
 use apus_signal::{
@@ -47,8 +47,17 @@ impl SqlEngine {
     }
 
     async fn define_only(&self, session: &mut Session, s: &mut Scratch, ddl: Ddl) -> Result<Changed> {
+        let done = self.carry_out_definition(session, s, ddl).await;
+        session.env.take_notes().iter().for_each(|e| session.warn_error(e));
+        done
+    }
+
+    async fn carry_out_definition(&self, session: &mut Session, s: &mut Scratch, ddl: Ddl) -> Result<Changed> {
         let mut done = Changed::default();
         self.authorize_definition(session, &ddl).await?;
+        if session.read_locks.iter().any(|lock| matches!(lock.kept, Kept::Tables(_))) {
+            return Err(errors::locked_tables());
+        }
         self.end_transaction(session, true).await?;
         session.check_may_define()?;
         let current = session.env.database.clone();
@@ -63,6 +72,13 @@ impl SqlEngine {
                 || copies::is_copied_in(catalog, dropped)
         };
         Box::pin(self.wait_for_copies(session, is_closed)).await?;
+        let is_kept = |kept: &Kept| match kept {
+            Kept::Tables(_) => {
+                changed.iter().any(|name| kept.has_table(&name.database, &name.table)) || kept.has_database(dropped)
+            }
+            _ => true,
+        };
+        Box::pin(self.wait_for_read_locks(session, is_kept)).await?;
         match ddl {
             Ddl::CreateDatabase { name, if_not_exists, collation } => {
                 let change = Change::CreateDatabase(DatabaseMessage {
@@ -121,6 +137,7 @@ impl SqlEngine {
             }
             Ddl::CreateTable { name, if_not_exists, mut table, foreign_keys, auto_increment } => {
                 table.database = full(&name)?.database;
+                table.columns.iter_mut().try_for_each(|column| default_dates::check(&session.env, column))?;
                 let made = self.create(session, &table, &foreign_keys, if_not_exists).await?;
                 if let Some(first) = auto_increment.filter(|_| made) {
                     let made = self.fetch_catalog().await?.table(&table.database, &table.name)?;
@@ -138,6 +155,7 @@ impl SqlEngine {
                 table.indexes.iter_mut().for_each(|i| i.hidden_table = None);
                 (table.foreign_keys, table.held, table.triggers) = Default::default();
                 rules::copied(&mut table)?;
+                table.columns.iter_mut().try_for_each(|column| default_dates::check(&session.env, column))?;
                 self.create(session, &table, &[], if_not_exists).await?;
             }
             Ddl::DropTables { names, if_exists } => {

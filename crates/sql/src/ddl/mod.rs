@@ -4,6 +4,7 @@ pub(crate) mod alter;
 pub(crate) mod copy;
 pub(crate) mod create_select;
 pub(crate) mod create_view;
+pub(crate) mod default_dates;
 pub mod execute;
 pub mod foreign_key;
 pub mod histogram;

@@ -4,6 +4,7 @@ use super::{
     alter::{self, AlterClause},
     create_select::{SelectClause, begins_select, check_new_name},
     create_view::ViewClause,
+    default_dates,
     foreign_key::clause::{self, Clause},
     rules::clause::CheckClause,
     table_options::table_options,
@@ -24,7 +25,7 @@ use crate::{
     plan::rules,
     value::{
         bits,
-        datum::{Datum, decimals_of},
+        datum::Datum,
         enum_set,
         number_format::{self, Face},
         zone::Zone,
@@ -584,7 +585,7 @@ fn set_primary(primary: &mut Option<PrimaryKey>, key: PrimaryKey) -> Result<()> 
 }
 
 /// A literal default becomes what the column makes of it, as MySQL shows it: `1.50` where DECIMAL(10,2) is given 1.5. One that the column cannot hold would refuse every
-/// row that leaves it out. Zero dates are the matter of the session that inserts.
+/// row that leaves it out. Which dates it may be is for the session to say ([`super::default_dates`]).
 ///
 /// # Errors
 /// 1067: no value of the column; 1101: a type that has no literal defaults.
@@ -601,18 +602,17 @@ pub fn settle_default(c: &mut Column) -> Result<()> {
         _ => return Ok(()),
     };
     let assign = Assign { row: 1, table: "", strict: true, zone: Zone::UTC, env: None };
-    let decimals = usize::from(decimals_of(c.ty));
-    let moment = if decimals == 0 { "0000-00-00 00:00:00" } else { "0000-00-00 00:00:00.000000" };
     let kept = match c.ty {
         ColumnType::Bit { length } => {
             let value = bits::of_default(text, length);
             assign::assign(c, value, assign).map_err(|_| invalid())?;
             text.clone()
         }
-        ColumnType::Date if text.starts_with("0000-00-00") => moment[..10].to_owned(),
-        ColumnType::DateTime { .. } | ColumnType::Timestamp { .. } if text.starts_with("0000-00-00") => {
-            moment[..moment.len().min(20 + decimals)].to_owned()
+        ColumnType::Date | ColumnType::DateTime { .. } | ColumnType::Timestamp { .. } if text == "0" => {
+            assign::implicit_default(c.ty).as_string()
         }
+        // Refused, or made one of zeros, by who knows the session.
+        ColumnType::Timestamp { .. } if default_dates::is_none(text) => text.clone(),
         _ => {
             let value = assign::assign(c, Datum::text(text.clone()), assign);
             match (value.map_err(|_| invalid())?, c.ty) {

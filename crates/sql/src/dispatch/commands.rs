@@ -84,6 +84,7 @@ impl Engine for SqlEngine {
             scratch: None,
             counts: [0; ALL],
             held: Held::default(),
+            read_locks: Vec::new(),
             calls: Vec::new(),
             within: 0,
             in_use: Vec::new(),
@@ -231,6 +232,7 @@ impl Engine for SqlEngine {
     async fn reset_connection(&self, session: &mut Session) -> Result<()> {
         self.end_transaction(session, false).await?;
         if !session.held.is_empty() {
+            Box::pin(self.end_read_locks(session, |_| true)).await?;
             Box::pin(self.release_all_locks(session)).await?;
         }
         let is_interactive = session.info.capabilities & capability::INTERACTIVE != 0;

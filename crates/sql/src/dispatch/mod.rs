@@ -32,6 +32,7 @@ use crate::{
     session::{
         self, Fail, KeptPlan, Scratch, Session,
         engine::{ATTEMPTS_MAX, SqlEngine},
+        read_locks::Kept,
     },
     value::datum::{Datum, recycle},
     wire::SqlError,
@@ -286,6 +287,9 @@ impl SqlEngine {
             Box::pin(self.check_join_size(session, catalog, plan, params)).await.map_err(|e| (e, false))?;
         }
         session.check_may_run(plan).map_err(|e| (e, false))?;
+        if plan.changes_or_locks() && self.may_be_read_locked() {
+            Box::pin(self.wait_to_write(session, plan)).await.map_err(|e| (e, false))?;
+        }
         if fence::is_closed(catalog, plan) {
             Box::pin(self.wait_for_copies(session, |catalog| fence::is_closed(catalog, plan)))
                 .await
@@ -478,11 +482,23 @@ impl SqlEngine {
         (error, again)
     }
 
-    /// Ends the open transaction.
+    /// Ends the open transaction, and with it the locks of tables that began it.
     pub(crate) async fn end_transaction(&self, session: &mut Session, commit: bool) -> Result<()> {
+        let ended = self.end_transaction_only(session, commit).await;
+        if !session.read_locks.is_empty() {
+            Box::pin(self.end_read_locks(session, |lock| matches!(lock.kept, Kept::Tables(_)))).await?;
+        }
+        ended
+    }
+
+    async fn end_transaction_only(&self, session: &mut Session, commit: bool) -> Result<()> {
         if !session.transaction.as_ref().is_some_and(|t| t.is_started()) {
             session.forget_transaction();
             return Ok(());
+        }
+        if commit && !session.wrote.is_empty() && self.may_be_read_locked() {
+            // Who is refused may try again.
+            Box::pin(self.wait_to_commit(session)).await?;
         }
         let done = match session.transaction.as_mut().filter(|_| !commit) {
             Some(transaction) => transaction.rollback().await.map_err(Fail::Client),

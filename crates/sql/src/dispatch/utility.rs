@@ -105,6 +105,11 @@ impl SqlEngine {
             Box::pin(self.change_event(session, &change)).await?;
             return ok(session, out);
         }
+        if t.peek_word("reset") && t.second_word("persist") {
+            let _ = t.word("reset") && t.word("persist");
+            Box::pin(self.reset_persist(session, &mut t)).await?;
+            return ok(session, out);
+        }
         unsupported::refuse(&t)?;
         let default = self.inherited(session, text).await?;
         if let Some(definition) = statement::parse(&mut t, text, default)? {
@@ -200,16 +205,17 @@ impl SqlEngine {
             self.count(session, Counter::SetOption);
             self.set(session, text, out).await?;
         } else if t.word("unlock") {
-            self.unlock_tables(session, &mut t).await?;
+            Box::pin(self.unlock_tables(session, &mut t)).await?;
         } else if t.word("lock") {
-            self.lock_tables(session, &mut t).await?;
+            Box::pin(self.lock_tables(session, &mut t)).await?;
         } else if t.word("do") {
             self.evaluate_for_effects(session, text, out).await?;
         } else if t.word("flush") {
             self.require(session, Privileges::RELOAD, "RELOAD").await?;
             let flushed = table_locks::flush(&mut t)?;
-            if flushed.tables {
+            if let Some(tables) = &flushed.tables {
                 self.count(session, Counter::Flush);
+                Box::pin(self.flush_tables(session, tables)).await?;
             }
             if let Some(store) = &self.store {
                 if flushed.privileges {

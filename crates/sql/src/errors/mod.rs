@@ -545,6 +545,14 @@ pub fn read_only_transaction() -> SqlError {
     error(1792, b"25006", "Cannot execute statement in a READ ONLY transaction.".into())
 }
 
+pub fn locked_tables() -> SqlError {
+    let text = "Can't execute the given command because you have active locked tables or an active transaction";
+    error(1192, b"HY000", text.to_owned())
+}
+/// Of a session that keeps all others from writing.
+pub fn conflicting_read_lock() -> SqlError {
+    error(1223, b"HY000", "Can't execute the query because you have a conflicting read lock".to_owned())
+}
 pub fn locked_to_read(table: &str) -> SqlError {
     error(1099, b"HY000", format!("Table '{table}' was locked with a READ lock and can't be updated"))
 }

@@ -39,6 +39,9 @@ impl Target for Output<'_> {
         self.row_start();
         for output in outputs {
             match &output.expr {
+                e @ Expr::Column(c) if matches!(c.ty, ColumnType::Char { .. }) && cx.env.variables.pads_chars => {
+                    result_cells::write_datum(self, output.kind, &e.eval(cx)?);
+                }
                 Expr::Column(c) => {
                     result_cells::write_value(self, c.ty, cx.layout.value(cx.row, c.slot), cx.env.zone())
                 }
@@ -131,7 +134,8 @@ impl Target for Kept<'_> {
 
 /// A time as a moment of today.
 fn of_today(cx: &Context<'_>, time: &Datum<'_>) -> Datum<'static> {
-    moments::moment(cx, time).map_or(Datum::Null, |c| Datum::DateTime(apus_types::time::pack_datetime(c), 6))
+    moments::moment(cx, time, moments::Wanted::Parts)
+        .map_or(Datum::Null, |c| Datum::DateTime(apus_types::time::pack_datetime(c), 6))
 }
 
 /// A computed value as a column of [`type_of`](crate::expr::coercion::type_of) (or one that a set operation has made of several) keeps it.

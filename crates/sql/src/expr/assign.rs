@@ -15,7 +15,8 @@ use crate::{
     value::{
         bits,
         datum::{Datum, Number, text_to_f64},
-        decimal, enum_set, float_digits, temporal,
+        decimal, enum_set, float_digits,
+        temporal::{self, Dates},
         zone::{Moment, Zone},
     },
     wire::SqlError,
@@ -29,14 +30,28 @@ pub struct Assign<'e> {
     pub table: &'e str,
     pub strict: bool,
     pub zone: Zone,
-    /// The session, whose day a time is of where a date is wanted.
+    /// The session, whose day a time is of where a date is wanted, and who says which dates there are. Without one all are.
     pub env: Option<&'e Env>,
 }
 
 impl Assign<'_> {
     /// A date of zeros is none.
     fn no_zero_date(&self) -> bool {
-        self.env.is_none_or(|env| env.variables.no_zero_date)
+        self.env.is_some_and(|env| env.variables.no_zero_date)
+    }
+    fn cuts_fractions(&self) -> bool {
+        self.env.is_some_and(|env| env.variables.cuts_fractions)
+    }
+    /// Whether a date of a column goes into another one as it is: nothing is asked of dates that are written.
+    fn takes_all_dates(&self) -> bool {
+        self.env.is_none_or(|env| !env.variables.no_zero_date && !env.variables.no_zero_in_date)
+    }
+    fn dates_of(&self, ty: ColumnType) -> Dates {
+        match (ty, self.env) {
+            (ColumnType::Timestamp { .. }, _) => Dates::REAL,
+            (_, None) => Dates::WRITTEN,
+            (_, Some(env)) => env.variables.dates_of_columns(),
+        }
     }
 }
 
@@ -180,7 +195,7 @@ pub fn assign<'a>(column: &Column, value: Datum<'a>, a: Assign<'_>) -> Result<Da
                     _ => return Err(bad()),
                 },
             };
-            Ok(Datum::Time(temporal::round_micros(t, decimals), decimals))
+            Ok(Datum::Time(temporal::fit_micros(t, decimals, a.cuts_fractions()), decimals))
         }
     }
 }
@@ -213,16 +228,15 @@ fn warning_of(refused: SqlError, column: &Column, value: &Datum<'_>, a: Assign<'
             None => errors::truncated(&column.name, a.row),
             Some(_) => errors::out_of_range(&column.name, a.row),
         },
-        (1292, ColumnType::Timestamp { .. }) if value.civil(a.zone).is_some_and(|c| c != Default::default()) => {
+        (1292, ColumnType::Timestamp { .. }) if value.civil(a.zone).is_some_and(|c| temporal::is_valid(&c)) => {
             match value.civil(a.zone).map(|c| a.zone.moment(c)) {
                 Some(Moment::Never(_)) => errors::invalid_timestamp(&column.name, a.row),
                 _ => errors::out_of_range(&column.name, a.row),
             }
         }
         (1292, _) if reads_as_zero(value, a.zone) && is_zero() => errors::out_of_range(&column.name, a.row),
-        (1292, _) if is_beyond_dates(value) && !is_cut_moment(value, a.zone) => {
-            errors::out_of_range(&column.name, a.row)
-        }
+        (1292, ty) if is_no_date_here(value, a.dates_of(ty), a.zone) => errors::out_of_range(&column.name, a.row),
+        (1292, _) if value.is_number() && is_beyond_dates(value) => errors::out_of_range(&column.name, a.row),
         (1292, _) => errors::truncated(&column.name, a.row),
         _ => refused,
     }
@@ -236,9 +250,9 @@ fn reads_as_zero(value: &Datum<'_>, zone: Zone) -> bool {
     }
 }
 
-/// A text that says more than a moment.
-fn is_cut_moment(value: &Datum<'_>, zone: Zone) -> bool {
-    matches!(value, Datum::Text(t) | Datum::Bytes(t) if temporal::read_datetime(t, zone).is_some_and(|(_, cut)| cut))
+/// A text or a date that names what other dates may be, and none of these.
+fn is_no_date_here(value: &Datum<'_>, dates: Dates, zone: Zone) -> bool {
+    !value.is_number() && value.civil(zone).is_some_and(|c| c != Default::default() && !dates.have(&c))
 }
 
 /// A number that is no moment by its size, a text of the form of a date that is none.
@@ -291,15 +305,22 @@ fn moment<'a>(column: &Column, value: &Datum<'_>, a: Assign<'_>) -> Result<Datum
     let bad = || errors::incorrect_value(kind, &value.as_string(), &column.name, a.row);
     let c = match value {
         Datum::Time(t, _) => a.env.map(|env| {
-            let t = if column.ty == ColumnType::Date { temporal::round_micros(*t, 0) } else { *t };
+            let t = if column.ty == ColumnType::Date { temporal::fit_micros(*t, 0, a.cuts_fractions()) } else { *t };
             temporal::of_today(env.local_now(), t)
         }),
         Datum::Text(t) | Datum::Bytes(t) => {
-            temporal::read_datetime(t, a.zone).filter(|(_, cut)| !cut || !a.strict).map(|(c, _)| c)
+            let read = temporal::read_datetime(t, a.zone, Dates::WRITTEN);
+            read.filter(|(_, cut)| !cut || !a.strict).map(|(c, _)| c)
         }
         v if v.number().is_some_and(Number::is_zero) => Some(Default::default()),
         v => v.civil(a.zone),
     };
+    let is_alike = matches!(
+        (value, column.ty),
+        (Datum::Date(_), ColumnType::Date) | (Datum::DateTime(..), ColumnType::DateTime { .. })
+    );
+    let dates = if is_alike && a.takes_all_dates() { Dates::WRITTEN } else { a.dates_of(column.ty) };
+    let c = c.filter(|c| *c == Default::default() || dates.have(c));
     let zero = c == Some(Default::default());
     if c.is_none() || (a.strict && zero && a.no_zero_date()) {
         return Err(bad());
@@ -311,7 +332,7 @@ fn moment<'a>(column: &Column, value: &Datum<'_>, a: Assign<'_>) -> Result<Datum
     Ok(match column.ty {
         ColumnType::Date => Datum::Date(pack_date(c.year, c.month, c.day)),
         ColumnType::Timestamp { decimals } => {
-            let rounded = unpack_datetime(temporal::round_datetime(pack_datetime(c), decimals));
+            let rounded = unpack_datetime(temporal::fit_datetime(pack_datetime(c), decimals, a.cuts_fractions()));
             let stored = temporal::civil_to_timestamp(rounded, a.zone);
             let is_refused = a.strict && matches!(stored, Moment::Never(_));
             if !zero && (is_refused || !temporal::TIMESTAMPS.contains(&stored.micros())) {
@@ -320,7 +341,12 @@ fn moment<'a>(column: &Column, value: &Datum<'_>, a: Assign<'_>) -> Result<Datum
             Datum::Int(stored.micros())
         }
         ColumnType::DateTime { decimals } => {
-            Datum::DateTime(temporal::round_datetime(pack_datetime(c), decimals), decimals)
+            let rounded = temporal::fit_datetime(pack_datetime(c), decimals, a.cuts_fractions());
+            // There is no next second where there is no day.
+            if temporal::is_partial(&c) && unpack_datetime(rounded).second != c.second {
+                return Err(bad());
+            }
+            Datum::DateTime(rounded, decimals)
         }
         _ => return Err(bad()),
     })
@@ -513,7 +539,7 @@ fn is_cut(ty: ColumnType, value: &Datum<'_>, zone: Zone) -> bool {
             !text_to_f64(text).1 && !text.trim_ascii().is_empty()
         }
         ColumnType::Date | ColumnType::DateTime { .. } | ColumnType::Timestamp { .. } => {
-            temporal::read_datetime(text, zone).is_none_or(|(_, cut)| cut)
+            temporal::read_datetime(text, zone, Dates::REAL).is_none_or(|(_, cut)| cut)
         }
         ColumnType::Time { .. } => temporal::read_time(text, zone).is_none_or(|t| t.cut || t.beyond || t.of_date),
         _ => false,
@@ -637,6 +663,7 @@ fn moment_key<'a>(ty: ColumnType, value: &Datum<'_>, zone: Zone) -> KeyValue<'a>
             if temporal::time_of_day(&c) == 0 { KeyValue::Exact(datum) } else { KeyValue::Above(datum) }
         }
         ColumnType::DateTime { decimals } => KeyValue::Exact(Datum::DateTime(pack_datetime(c), decimals)),
+        _ if c != Default::default() && !temporal::is_valid(&c) => KeyValue::Unusable,
         // What the clocks show twice are two keys, and what they never show is between two.
         _ => match temporal::civil_to_timestamp(c, zone) {
             Moment::Once(micros) => KeyValue::Exact(Datum::Int(micros)),
@@ -686,7 +713,7 @@ mod tests {
         assert_eq!(assign(&dec, Datum::text("12.345"), a).unwrap(), Datum::Decimal { unscaled: 1235, scale: 2 });
         assert_eq!(assign(&dec, Datum::Int(100), a).unwrap_err().errno, 1264);
         let date = column(ColumnType::Date);
-        assert_eq!(assign(&date, Datum::text("2023-02-30"), a).unwrap_err().errno, 1292);
+        assert_eq!(assign(&date, Datum::text("2023-02-32"), a).unwrap_err().errno, 1292);
     }
 
     #[test]

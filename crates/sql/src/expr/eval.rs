@@ -179,7 +179,7 @@ impl Expr {
                         compared_year(cx, value)
                     }
                     CastType::Year { alone: false } => value,
-                    CastType::Date | CastType::DateTime(_) | CastType::Time(_) => cast_moment(cx, value, *to),
+                    CastType::Date | CastType::DateTime(_) | CastType::Time(_) => moments::cast(cx, value, *to),
                     to => {
                         note_cast(cx, &value, *to);
                         note_range(cx, &value, *to);
@@ -199,7 +199,21 @@ impl Expr {
 }
 
 fn column<'a>(c: &ColumnRef, cx: &Context<'a>) -> Datum<'a> {
-    Datum::of_column(c.ty, cx.layout.value(cx.row, c.slot), cx.env.zone())
+    let value = Datum::of_column(c.ty, cx.layout.value(cx.row, c.slot), cx.env.zone());
+    match c.ty {
+        apus_types::ColumnType::Char { length, .. } if cx.env.variables.pads_chars => padded(value, length),
+        _ => value,
+    }
+}
+
+/// By `PAD_CHAR_TO_FULL_LENGTH`: with its spaces behind it.
+#[cold]
+fn padded(value: Datum<'_>, length: u16) -> Datum<'_> {
+    let Datum::Text(text) = value else { return value };
+    let chars = text.iter().filter(|&&b| b & 0xc0 != 0x80).count();
+    let mut text = text.into_owned();
+    text.resize(text.len() + usize::from(length).saturating_sub(chars), b' ');
+    Datum::Text(text.into())
 }
 
 /// Warns of a text that is not a number in whole where a number is wanted; an empty one is 0 without a word, as in MySQL.
@@ -278,19 +292,20 @@ fn compare_with_moment(cx: &Context<'_>, a: &Datum<'_>, b: &Datum<'_>, collation
         // A time beside a date is one of today.
         (Datum::Time(..), Datum::Date(_) | Datum::DateTime(..))
         | (Datum::Date(_) | Datum::DateTime(..), Datum::Time(..)) => {
-            let packed = |d| moments::moment(cx, d).map(pack_datetime);
+            let packed = |d| moments::moment(cx, d, moments::Wanted::Parts).map(pack_datetime);
             return Some(packed(a)?.cmp(&packed(b)?));
         }
         _ => return a.compare(b, collation),
     };
     if !matches!(moment, Datum::Time(..)) {
         let kind = if matches!(moment, Datum::Date(_)) { "date" } else { "datetime" };
-        if temporal::read_datetime(text, cx.env.zone()).is_none_or(|(_, cut)| cut) {
+        let read = temporal::read_datetime(text, cx.env.zone(), cx.env.variables.dates_of_columns());
+        if read.is_none_or(|(_, cut)| cut) {
             cx.env.note_once(errors::truncated_value(kind, text));
         }
         // What is no date is below every date.
-        let packed = |d: &Datum<'_>| d.civil(cx.env.zone()).map(pack_datetime);
-        return Some(packed(a).cmp(&packed(b)));
+        let (held, said) = (moment.civil(cx.env.zone()).map(pack_datetime), read.map(|(c, _)| pack_datetime(c)));
+        return Some(if is_first { held.cmp(&said) } else { said.cmp(&held) });
     }
     // A constant beside a column has become a time before; others are compared as texts.
     match is_first {
@@ -361,7 +376,7 @@ fn compared_year<'a>(cx: &Context<'_>, value: Datum<'a>) -> Datum<'a> {
     }
     let n = match &value {
         Datum::Date(_) | Datum::DateTime(..) | Datum::Time(..) => {
-            moments::moment(cx, &value).map_or(0, |c| i128::from(c.year))
+            moments::moment(cx, &value, moments::Wanted::Parts).map_or(0, |c| i128::from(c.year))
         }
         other => other.number().map_or(0, |n| n.to_f64().round() as i128),
     };
@@ -412,7 +427,7 @@ fn cast_year(cx: &Context<'_>, value: &Datum<'_>) -> Datum<'static> {
     let n = match value {
         Datum::Null => return Datum::Null,
         Datum::Date(_) | Datum::DateTime(..) | Datum::Time(..) => {
-            moments::moment(cx, value).map_or(0, |c| i128::from(c.year))
+            moments::moment(cx, value, moments::Wanted::Parts).map_or(0, |c| i128::from(c.year))
         }
         Datum::Text(t) | Datum::Bytes(t) => {
             let (x, whole) = crate::value::datum::text_to_f64(t);
@@ -460,12 +475,14 @@ fn moment_of<'a>(
         return Ok(time_of(cx, value, decimals));
     }
     let name = if kind == Kind::Date { "date" } else { "datetime" };
+    let (zone, dates) = (cx.env.zone(), cx.env.variables.dates_of_columns());
+    let read_number = |number: &Datum<'_>| number.civil_of(zone, dates);
     let text = match &value {
         Datum::Text(text) | Datum::Bytes(text) => text,
-        number if of_column && number.is_number() && number.civil(cx.env.zone()).is_some() => {
-            return Ok(number.civil(cx.env.zone()).map_or(Datum::Null, |c| Datum::DateTime(pack_datetime(c), 6)));
+        number if of_column && number.is_number() && read_number(number).is_some() => {
+            return Ok(read_number(number).map_or(Datum::Null, |c| Datum::DateTime(pack_datetime(c), 6)));
         }
-        number if number.number().is_some_and(|n| n.to_i128() != 0) && number.civil(cx.env.zone()).is_none() => {
+        number if number.number().is_some_and(|n| n.to_i128() != 0) && read_number(number).is_none() => {
             if of_column || !cx.env.changes_rows.get() {
                 cx.env.note_once(errors::truncated_value(name, &number.as_text()));
             }
@@ -473,7 +490,7 @@ fn moment_of<'a>(
         }
         _ => return Ok(value),
     };
-    match temporal::read_datetime(text, cx.env.zone()) {
+    match temporal::read_datetime(text, zone, dates) {
         Some((c, cut)) if !alone || !moments::is_forbidden(cx, c) => {
             if cut {
                 cx.env.note_once(errors::truncated_value(name, text));
@@ -481,7 +498,9 @@ fn moment_of<'a>(
             Ok(Datum::DateTime(pack_datetime(c), 6))
         }
         // Where rows are changed the strict mode has the word.
-        _ if alone && !cx.env.changes_rows.get() => Err(errors::wrong_moment(&name.to_ascii_uppercase(), text)),
+        _ if alone && !(cx.env.changes_rows.get() && cx.env.variables.strict) => {
+            Err(errors::wrong_moment(&name.to_ascii_uppercase(), text))
+        }
         _ => {
             cx.env.note_once(errors::truncated_value(name, text));
             Ok(value)
@@ -491,9 +510,9 @@ fn moment_of<'a>(
 
 /// The text of a literal, as [`CastType::Literal`] says.
 fn literal<'a>(cx: &Context<'_>, value: Datum<'a>, kind: Kind) -> Result<Datum<'a>> {
-    let (text, zone) = (value.as_text(), cx.env.zone());
+    let (text, zone, dates) = (value.as_text(), cx.env.zone(), cx.env.variables.dates_of_columns());
     let is_moment =
-        || temporal::read_datetime(&text, zone).is_some_and(|(c, cut)| !cut && !moments::is_forbidden(cx, c));
+        || temporal::read_datetime(&text, zone, dates).is_some_and(|(c, cut)| !cut && !moments::is_forbidden(cx, c));
     let (name, is_one) = match kind {
         Kind::Time(_) => ("TIME", temporal::read_time(&text, zone).is_some_and(|t| !t.cut && !t.beyond && !t.of_date)),
         Kind::Date => ("DATE", is_moment() && !temporal::has_clock(&text)),
@@ -516,7 +535,9 @@ fn time_of<'a>(cx: &Context<'_>, value: Datum<'a>, decimals: u8) -> Datum<'a> {
         cx.env.note_once(errors::truncated_value("time", &text));
     }
     match read {
-        Some(t) if !t.cut && !t.beyond => Datum::Time(temporal::round_micros(t.micros, decimals), 6),
+        Some(t) if !t.cut && !t.beyond => {
+            Datum::Time(temporal::fit_micros(t.micros, decimals, cx.env.variables.cuts_fractions), 6)
+        }
         _ => value.clone(),
     }
 }
@@ -532,39 +553,6 @@ fn cast_text<'a>(cx: &Context<'_>, value: Datum<'a>, length: u32) -> Datum<'a> {
         cx.env.note(errors::truncated_value(&format!("CHAR({length})"), &text));
     }
     Datum::Text(Cow::Owned(text[..kept].to_vec()))
-}
-
-/// CAST to a date or a time, which warns of what is none and of what it leaves out.
-fn cast_moment<'a>(cx: &Context<'_>, value: Datum<'a>, to: CastType) -> Datum<'a> {
-    let text = match &value {
-        Datum::Null => return Datum::Null,
-        Datum::Text(t) | Datum::Bytes(t) => Some(t.as_ref()),
-        _ => None,
-    };
-    let warn = |kind| cx.env.note(errors::truncated_value(kind, &value.as_text()));
-    if let CastType::Time(n) = to {
-        let read = match &value {
-            Datum::Date(_) | Datum::DateTime(..) | Datum::Time(..) => value.time(cx.env.zone()).map(|t| (t, false)),
-            other => temporal::read_time(&other.as_text(), cx.env.zone()).map(|t| (t.micros, t.cut || t.beyond)),
-        };
-        if read.is_none_or(|(_, cut)| cut) {
-            warn("time");
-        }
-        return read.map_or(Datum::Null, |(t, _)| Datum::Time(temporal::round_micros(t, n), n));
-    }
-    let read = match (text, &value) {
-        (Some(text), _) => temporal::read_datetime(text, cx.env.zone()).filter(|(c, _)| !moments::is_forbidden(cx, *c)),
-        (None, other) if to == CastType::Date => moments::day_of(cx, other).map(|c| (c, false)),
-        (None, other) => moments::moment(cx, other).map(|c| (c, false)),
-    };
-    if read.is_none_or(|(_, cut)| cut) {
-        warn(if to == CastType::Date { "date" } else { "datetime" });
-    }
-    let Some((c, _)) = read else { return Datum::Null };
-    match to {
-        CastType::DateTime(n) => Datum::DateTime(temporal::round_datetime(pack_datetime(c), n), n),
-        _ => Datum::Date(apus_types::time::pack_date(c.year, c.month, c.day)),
-    }
 }
 
 pub fn truth_value(t: Option<bool>) -> Datum<'static> {
@@ -641,7 +629,9 @@ fn plain_arith(op: ArithOp, left: &Datum<'_>, right: &Datum<'_>) -> Option<Datum
     let (unscaled, scale) = match op {
         ArithOp::Mul if x.1 + y.1 <= decimal::SCALE_MAX => decimal::multiply(x, y)?,
         ArithOp::Add => decimal::align(x, y).and_then(|(x, y, scale)| Some((x.checked_add(y)?, scale)))?,
-        ArithOp::Sub => decimal::align(x, y).and_then(|(x, y, scale)| Some((x.checked_sub(y)?, scale)))?,
+        ArithOp::Sub | ArithOp::SignedSub => {
+            decimal::align(x, y).and_then(|(x, y, scale)| Some((x.checked_sub(y)?, scale)))?
+        }
         _ => return None,
     };
     Some(Datum::Decimal { unscaled, scale })
@@ -655,7 +645,7 @@ pub fn arith(op: ArithOp, left: &Datum<'_>, right: &Datum<'_>) -> Result<Datum<'
     let (Some(a), Some(b)) = (left.number(), right.number()) else { return Ok(Datum::Null) };
     let symbol = match op {
         Add => "+",
-        Sub => "-",
+        Sub | SignedSub => "-",
         Mul => "*",
         Div => "/",
         IntDiv => "DIV",
@@ -673,13 +663,13 @@ pub fn arith(op: ArithOp, left: &Datum<'_>, right: &Datum<'_>) -> Result<Datum<'
         return Ok(Datum::Null);
     }
     let fail = |kind| Err(overflow(kind, symbol, left, right));
-    let is_unsigned = matches!(a, Number::UInt(_)) || matches!(b, Number::UInt(_));
+    let is_unsigned = op != SignedSub && (matches!(a, Number::UInt(_)) || matches!(b, Number::UInt(_)));
     match (a, b) {
         (Number::Int(_) | Number::UInt(_), Number::Int(_) | Number::UInt(_)) if op != Div => {
             let (x, y) = (a.to_i128(), b.to_i128());
             let result = match op {
                 Add => x + y,
-                Sub => x - y,
+                Sub | SignedSub => x - y,
                 Mul => x.checked_mul(y).unwrap_or(i128::MAX),
                 IntDiv => x / y,
                 _ => {
@@ -709,7 +699,7 @@ pub fn arith(op: ArithOp, left: &Datum<'_>, right: &Datum<'_>) -> Result<Datum<'
                 let (x, y) = (a.to_f64(), b.to_f64());
                 let result = match op {
                     Add => x + y,
-                    Sub => x - y,
+                    Sub | SignedSub => x - y,
                     Mul => x * y,
                     Div => x / y,
                     Mod => x % y,
@@ -743,7 +733,7 @@ fn decimal_arith(
             ArithOp::Mul => decimal::multiply(x, y),
             _ => decimal::align(x, y).and_then(|(a, b, scale)| match op {
                 ArithOp::Add => Some((a.checked_add(b)?, scale)),
-                ArithOp::Sub => Some((a.checked_sub(b)?, scale)),
+                ArithOp::Sub | ArithOp::SignedSub => Some((a.checked_sub(b)?, scale)),
                 ArithOp::Mod => Some((a % b, scale)),
                 _ => Some((a / b, 0)),
             }),

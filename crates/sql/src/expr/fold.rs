@@ -49,7 +49,7 @@ fn is_computed(e: &Expr) -> bool {
         Expr::Cast(_, to) => {
             matches!(to, CastType::Date | CastType::DateTime(_) | CastType::Literal(_) | CastType::Moment { .. })
         }
-        Expr::Arith(op, ..) => matches!(op, ArithOp::Add | ArithOp::Sub | ArithOp::Mul),
+        Expr::Arith(op, ..) => matches!(op, ArithOp::Add | ArithOp::Sub | ArithOp::SignedSub | ArithOp::Mul),
         _ => false,
     }
 }
@@ -84,7 +84,7 @@ fn read(e: &mut Expr, cx: &Context<'_>) {
         },
         _ => return,
     };
-    if let Some((civil, false)) = temporal::read_datetime(&text, cx.env.zone())
+    if let Some((civil, false)) = temporal::read_datetime(&text, cx.env.zone(), cx.env.variables.dates_of_columns())
         && !moments::is_forbidden(cx, civil)
     {
         *e = Expr::Const(Datum::DateTime(pack_datetime(civil), 6));

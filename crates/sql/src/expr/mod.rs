@@ -126,6 +126,8 @@ impl Kind {
 pub enum ArithOp {
     Add,
     Sub,
+    /// A difference that has a sign whatever its operands have: `NO_UNSIGNED_SUBTRACTION`.
+    SignedSub,
     Mul,
     Div,
     IntDiv,
@@ -556,7 +558,7 @@ fn arith_kind(op: ArithOp, a: Kind, b: Kind) -> Kind {
         _ => match (a, b) {
             (Kind::Decimal(x), Kind::Decimal(y)) => Kind::Decimal(x.max(y)),
             (Kind::Decimal(x), _) | (_, Kind::Decimal(x)) => Kind::Decimal(x),
-            (Kind::UInt, _) | (_, Kind::UInt) => Kind::UInt,
+            (Kind::UInt, _) | (_, Kind::UInt) if op != SignedSub => Kind::UInt,
             _ => Kind::Int,
         },
     }

@@ -291,9 +291,10 @@ fn position(parser: &mut Parser) -> Parsed<Expr> {
     Ok(Expr::Position { expr, r#in })
 }
 
-/// `!x` binds like a sign, other than NOT.
+/// `!x` binds like a sign, other than NOT; `!/ x` is what the scanner makes of a NOT that does.
 fn not(parser: &mut Parser) -> Parsed<Expr> {
     parser.expect_token(&Token::ExclamationMark)?;
+    let _ = parser.consume_token(&Token::Div);
     let expr = Box::new(parser.parse_subexpr(TIGHTEST)?);
     Ok(Expr::UnaryOp { op: UnaryOperator::BangNot, expr })
 }

@@ -52,6 +52,8 @@ pub struct Syntax {
     pub no_backslash: bool,
     /// The type REAL is FLOAT.
     pub real_as_float: bool,
+    /// NOT in front of an operand binds like `!`.
+    pub high_not: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -285,8 +287,9 @@ impl Scanner<'_> {
                     self.out.text.extend_from_slice(b"||/");
                     self.at += 2;
                 }
-                // Which is how the normal form writes the one above.
+                // Which is how the normal form writes the one above, and NOT ([`is_high_not`](Self::is_high_not)).
                 b'/' if !self.gap && self.out.text.ends_with(b"||") => return Err(self.unterminated()),
+                b'/' if self.out.text.ends_with(b"!") => return Err(self.unterminated()),
                 b'0' if self.peek(1) == b'x' && self.peek(2).is_ascii_hexdigit() => self.hex_number(),
                 b'x' | b'X' if self.peek(1) == b'\'' => self.hex_string()?,
                 b'0' if self.peek(1) == b'b' && matches!(self.peek(2), b'0' | b'1') => self.bit_number(),
@@ -428,6 +431,11 @@ impl Scanner<'_> {
             self.space();
             self.out.text.extend_from_slice(b"float");
             self.at += 4;
+        } else if length == 3 && self.out.syntax.high_not && self.is_high_not() {
+            self.space();
+            self.out.text.extend_from_slice(b"!/");
+            self.at += 3;
+            self.gap = true;
         } else {
             self.copy(self.at + length);
         }
@@ -436,6 +444,33 @@ impl Scanner<'_> {
             let starts = |word: &[u8]| self.out.text.get(..word.len()).is_some_and(|t| t.eq_ignore_ascii_case(word));
             rows.announced = starts(b"insert") || starts(b"replace");
         }
+    }
+
+    /// NOT stands in front of an operand, and not within a predicate or a definition.
+    #[cold]
+    fn is_high_not(&self) -> bool {
+        const FOLLOW: [&[u8]; 11] = [
+            b"in",
+            b"like",
+            b"between",
+            b"regexp",
+            b"rlike",
+            b"exists",
+            b"null",
+            b"enforced",
+            b"deterministic",
+            b"found",
+            b"preserve",
+        ];
+        let rest = &self.sql[self.at..];
+        let next = rest.get(3..).unwrap_or(&[]).trim_ascii_start();
+        let next = &next[..next.iter().position(|&b| !is_word(b)).unwrap_or(next.len())];
+        let before = self.out.text.trim_ascii_end();
+        let last = &before[before.iter().rposition(|&b| !is_word(b)).map_or(0, |at| at + 1)..];
+        rest[..3].eq_ignore_ascii_case(b"not")
+            && before.last() != Some(&b'.')
+            && !last.eq_ignore_ascii_case(b"is")
+            && !FOLLOW.iter().any(|word| word.eq_ignore_ascii_case(next))
     }
 
     fn quoted_identifier(&mut self) -> Result<(), SqlError> {
@@ -753,7 +788,8 @@ mod tests {
 
     #[test]
     fn other_syntax_is_written_as_the_default() {
-        let all = Syntax { ansi_quotes: true, pipes_concat: true, no_backslash: true, real_as_float: true };
+        let all =
+            Syntax { ansi_quotes: true, pipes_concat: true, no_backslash: true, real_as_float: true, high_not: true };
         let scan = |sql: &str, form| {
             let mut d = Digest::default();
             d.scan(sql.as_bytes(), form, all).unwrap();
@@ -772,5 +808,10 @@ mod tests {
         assert!(d.scan(b"SELECT \"a", Form::Plain, all).is_err());
         assert!(d.scan(b"SELECT 1 ||/ 2", Form::Plain, Syntax::default()).is_err());
         assert!(d.scan(b"SELECT 1 ||/* x */ 2", Form::Plain, Syntax::default()).is_ok());
+        let sql = "SELECT NOT a BETWEEN 1 AND 2, a NOT IN (1), (not b), a IS NOT NULL, NOT EXISTS (SELECT 1), t.not";
+        let (text, _) = scan(sql, Form::Plain);
+        let want = "SELECT !/ a BETWEEN 1 AND 2, a NOT IN (1), (!/ b), a IS NOT NULL, NOT EXISTS (SELECT 1), t.not";
+        assert_eq!(text, want);
+        assert!(d.scan(b"SELECT ! / 2", Form::Plain, Syntax::default()).is_err());
     }
 }

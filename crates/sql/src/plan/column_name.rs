@@ -83,6 +83,7 @@ const NAME_BYTES_MAX: usize = 255;
 /// The text of an expression as its client has written it, and not as the scanner has for the parser. Names keep their backticks.
 pub fn as_written(name: String, syntax: Syntax) -> String {
     let name = if syntax.pipes_concat { name.replace("||/", "||") } else { name };
+    let name = if syntax.high_not { name.replace("!/", "NOT") } else { name };
     if syntax.no_backslash { name.replace("\\\\", "\\") } else { name }
 }
 

@@ -384,6 +384,7 @@ impl<'a> Planner<'a> {
         builder.assigns = self.assigns();
         builder.from_digest = self.from_digest;
         builder.no_backslash = self.env.variables.syntax.no_backslash;
+        builder.signed_difference = self.env.variables.signed_difference;
         builder.names = self.env.names.as_ref();
         builder.functions = Some(self);
         builder

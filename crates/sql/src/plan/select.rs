@@ -65,7 +65,7 @@ pub struct Group {
 fn same_argument(aggregates: &[Aggregate]) -> Vec<Vec<usize>> {
     let is_plain = |e: &Expr| match e {
         Expr::Column(c) => matches!(Kind::of(c.ty), Kind::Int | Kind::UInt | Kind::Decimal(_) | Kind::Double),
-        Expr::Arith(op, ..) => matches!(op, ArithOp::Add | ArithOp::Sub | ArithOp::Mul),
+        Expr::Arith(op, ..) => matches!(op, ArithOp::Add | ArithOp::Sub | ArithOp::SignedSub | ArithOp::Mul),
         Expr::Const(d) => d.is_number(),
         _ => false,
     };

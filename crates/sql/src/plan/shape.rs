@@ -198,7 +198,7 @@ impl Shapes<'_> {
             Expr::Arith(op, a, b) => {
                 let ((a, x), (b, y)) = (self.digits(a)?, self.digits(b)?);
                 match op {
-                    ArithOp::Add | ArithOp::Sub => Some((a.max(b) + 1, x.max(y))),
+                    ArithOp::Add | ArithOp::Sub | ArithOp::SignedSub => Some((a.max(b) + 1, x.max(y))),
                     ArithOp::Mul => Some((a + b, x + y)),
                     ArithOp::Div => Some((a + y, x + u32::from(decimal::DIVISION_DIGITS))),
                     ArithOp::IntDiv if x == 0 && y == 0 => Some((a, 0)),

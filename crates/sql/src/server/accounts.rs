@@ -10,7 +10,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     sync::{
         Arc, Mutex, MutexGuard, OnceLock, PoisonError,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::{Duration, Instant},
 };
@@ -49,6 +49,9 @@ struct Shared {
     remembered: Mutex<BTreeMap<String, [u8; 32]>>,
     rsa: OnceLock<Option<RsaKey>>,
     usages: Usages,
+    /// How often the read locks of the cluster were changed, and what they are, as the engine writes them.
+    read_locks: Mutex<(u64, Arc<[u8]>)>,
+    has_read_locks: AtomicBool,
 }
 
 #[derive(Default)]
@@ -67,6 +70,8 @@ impl Default for Shared {
             remembered: Mutex::default(),
             rsa: OnceLock::new(),
             usages: Usages::default(),
+            read_locks: Mutex::default(),
+            has_read_locks: AtomicBool::new(false),
         }
     }
 }
@@ -181,6 +186,33 @@ impl Accounts {
     pub fn is_fresh(&self) -> bool {
         let checked = self.shared.checked.load(Ordering::Acquire);
         checked > 0 && self.shared.began.elapsed() < Duration::from_micros(checked - 1) + FRESH
+    }
+
+    /// Takes the read locks of the cluster, which stand beside the version of its accounts, unless it knows newer ones.
+    pub(crate) fn note_read_locks(&self, number: u64, locks: &[u8]) {
+        let mut known = lock(&self.shared.read_locks);
+        if number > known.0 {
+            self.know_read_locks(&mut known, number, locks);
+        }
+    }
+
+    /// As above, of who keeps others from changing them.
+    pub(crate) fn set_read_locks(&self, number: u64, locks: &[u8]) {
+        self.know_read_locks(&mut lock(&self.shared.read_locks), number, locks);
+    }
+
+    fn know_read_locks(&self, known: &mut (u64, Arc<[u8]>), number: u64, locks: &[u8]) {
+        *known = (number, locks.into());
+        self.shared.has_read_locks.store(!locks.is_empty(), Ordering::Release);
+    }
+
+    #[inline]
+    pub(crate) fn has_read_locks(&self) -> bool {
+        self.shared.has_read_locks.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn read_locks(&self) -> Arc<[u8]> {
+        lock(&self.shared.read_locks).1.clone()
     }
 
     pub(crate) fn remember(&self, text: &str, password: &[u8]) {

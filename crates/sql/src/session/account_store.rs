@@ -10,10 +10,13 @@ use std::{
     cell::{Cell, RefCell},
     collections::BTreeMap,
     rc::{Rc, Weak},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
-use apus_client::{Client, ClientError, ExecOptions, KeyList, OpBatch, ReadBatch, Results, Rows, ScanRequest};
+use apus_client::{
+    Client, ClientError, ExecOptions, KeyList, OpBatch, ReadBatch, Results, Rows, ScanRequest, Transaction,
+};
 use apus_signal::{
     dict::Change,
     schema::TableMessage,
@@ -21,6 +24,7 @@ use apus_signal::{
 };
 use apus_types::{Column, ColumnType, ErrorCode, TableSchema, Value, key};
 
+use super::read_locks::{self, ReadLock};
 use crate::{
     accounts::{
         ACCOUNT_BYTES_MAX, ACCOUNTS_MAX, Account, AccountName,
@@ -29,18 +33,24 @@ use crate::{
     catalog::SYSTEM_DATABASE,
     errors::{self, Result},
     server::Accounts,
+    variables::{
+        Globals,
+        persisted::{self, Values},
+    },
     wire::SqlError,
 };
 
 /// How often a SQL node looks for changes of accounts.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 /// How long after its commit a change is answered: longer than [`crate::server::Accounts::is_fresh`] lets anybody go without looking.
-const SETTLED: Duration = Duration::from_millis(500);
+pub const SETTLED: Duration = Duration::from_millis(500);
 /// Attempts of a change that another one or a failing node gets in the way of.
 const ATTEMPTS_MAX: u32 = 20;
 const LOCK_WAIT_MS: u32 = 10_000;
 /// The key of the row that counts changes; no account's key is without a zero byte.
 const VERSION: &[u8] = b"version";
+/// The key of the row with what SET PERSIST has kept.
+const PERSISTED: &[u8] = b"persisted";
 
 /// The accounts by their names.
 pub type Book = BTreeMap<AccountName, Account>;
@@ -55,6 +65,7 @@ pub struct AccountStore {
     /// One looks at a time, for all who wait.
     turn: tokio::sync::Mutex<()>,
     failed: RefCell<Option<(Instant, SqlError)>>,
+    globals: Arc<Globals>,
 }
 
 fn definition() -> TableSchema {
@@ -72,8 +83,30 @@ fn key_of(table: &TableSchema, name: &[u8]) -> std::result::Result<Vec<u8>, Clie
     Ok(encoded)
 }
 
-fn version_of(body: &[u8]) -> u64 {
-    std::str::from_utf8(body).ok().and_then(|text| text.parse().ok()).unwrap_or(0)
+/// What the row that counts changes says: how many of accounts there were, and how many of read locks, and the locks that there are.
+#[derive(Clone, Default, PartialEq, Eq, Debug)]
+struct Counted {
+    version: u64,
+    of_locks: u64,
+    locks: Vec<u8>,
+}
+
+impl Counted {
+    /// The number of accounts alone, as long as there was no read lock.
+    fn read(body: &[u8]) -> Counted {
+        let mut parts = body.splitn(3, |b| *b == 0);
+        let mut number = || parts.next().and_then(|text| std::str::from_utf8(text).ok()?.parse().ok()).unwrap_or(0);
+        let (version, of_locks) = (number(), number());
+        Counted { version, of_locks, locks: parts.next().unwrap_or(&[]).to_vec() }
+    }
+    fn written(&self) -> Vec<u8> {
+        let mut body = self.version.to_string().into_bytes();
+        if self.of_locks > 0 {
+            body.extend_from_slice(format!("\0{}\0", self.of_locks).as_bytes());
+            body.extend_from_slice(&self.locks);
+        }
+        body
+    }
 }
 
 fn cell<'r>(table: &'r TableSchema, row: &'r [u8], column: u16) -> &'r [u8] {
@@ -85,7 +118,7 @@ fn cell<'r>(table: &'r TableSchema, row: &'r [u8], column: u16) -> &'r [u8] {
 
 impl AccountStore {
     /// Looks from now on, as long as the value lives. Within a `LocalSet`.
-    pub fn start(client: Client, accounts: Accounts) -> Rc<AccountStore> {
+    pub fn start(client: Client, accounts: Accounts, globals: Arc<Globals>) -> Rc<AccountStore> {
         let store = Rc::new(AccountStore {
             client,
             accounts,
@@ -93,6 +126,7 @@ impl AccountStore {
             seen: Cell::new(u64::MAX),
             turn: tokio::sync::Mutex::new(()),
             failed: RefCell::default(),
+            globals,
         });
         tokio::task::spawn_local(keep_looking(Rc::downgrade(&store)));
         store
@@ -131,17 +165,21 @@ impl AccountStore {
     }
 
     async fn read_changes(&self) -> std::result::Result<(), ClientError> {
-        let Some(table) = self.found().await? else { return Ok(()) };
-        let version = match self.version(&table).await {
+        let Some(table) = self.found().await? else {
+            self.globals.take_persisted(&[]);
+            return Ok(());
+        };
+        let counted = match self.counted(&table).await {
             // Made anew: the cluster began from nothing.
             Err(e) if matches!(e.code, ErrorCode::TableNotFound | ErrorCode::SchemaVersionChanged) => {
                 *self.table.borrow_mut() = None;
                 self.seen.set(u64::MAX);
                 return Err(e);
             }
-            version => version?,
+            counted => counted?,
         };
-        if version != self.accounts.current().version {
+        self.accounts.note_read_locks(counted.of_locks, &counted.locks);
+        if counted.version != self.accounts.current().version {
             let (version, book) = self.load(&table).await?;
             self.accounts.install(version, book.into_values().collect());
         }
@@ -185,12 +223,14 @@ impl AccountStore {
         Err(errors::internal("the table of accounts was made and is not there"))
     }
 
-    async fn version(&self, table: &TableSchema) -> std::result::Result<u64, ClientError> {
+    async fn counted(&self, table: &TableSchema) -> std::result::Result<Counted, ClientError> {
         let mut keys = KeyList::new();
         keys.push(table, &key_of(table, VERSION)?)?;
+        keys.push(table, &key_of(table, PERSISTED)?)?;
         let mut rows = Rows::new();
         self.client.read(&ReadBatch::newest(table, &keys), &mut rows).await?;
-        Ok(rows.row(0).map_or(0, |row| version_of(cell(table, row, 1))))
+        self.globals.take_persisted(rows.row(1).map_or(&[], |row| cell(table, row, 1)));
+        Ok(rows.row(0).map_or_else(Counted::default, |row| Counted::read(cell(table, row, 1))))
     }
 
     /// All accounts as of one moment, and which version that is.
@@ -203,7 +243,7 @@ impl AccountStore {
         for row in rows.iter().flatten() {
             let (key, body) = (cell(table, row, 0), cell(table, row, 1));
             if key == VERSION {
-                version = version_of(body);
+                version = Counted::read(body).version;
             } else if let Some(name) = kept::name_of(key) {
                 book.insert(name.clone(), kept::decode(name, body));
             }
@@ -222,11 +262,7 @@ impl AccountStore {
             attempt += 1;
             match self.try_change(&table, &mut change).await {
                 Ok(done) => break done?,
-                Err(e)
-                    if attempt < ATTEMPTS_MAX
-                        && !e.code.waits_for_operator()
-                        && (e.retry_transaction()
-                            || matches!(e.code, ErrorCode::DuplicateKey | ErrorCode::Deadlock)) => {}
+                Err(e) if attempt < ATTEMPTS_MAX && is_to_try_again(&e) => {}
                 Err(e) => return Err(errors::from_client(&e)),
             }
         };
@@ -234,22 +270,120 @@ impl AccountStore {
         Ok(value)
     }
 
+    /// Changes the read locks of the cluster. `change` may be called several times. Other SQL nodes go by them after [`SETTLED`].
+    ///
+    /// # Errors
+    /// What `change` refuses, the cluster.
+    pub async fn change_read_locks(&self, mut change: impl FnMut(&mut Vec<ReadLock>) -> Result<()>) -> Result<()> {
+        let table = self.made().await?;
+        let mut attempt = 0;
+        loop {
+            attempt += 1;
+            match self.try_change_read_locks(&table, &mut change).await {
+                Ok(done) => return done,
+                Err(e) if attempt < ATTEMPTS_MAX && is_to_try_again(&e) => {}
+                Err(e) => return Err(errors::from_client(&e)),
+            }
+        }
+    }
+
+    async fn try_change_read_locks(
+        &self,
+        table: &TableSchema,
+        change: &mut impl FnMut(&mut Vec<ReadLock>) -> Result<()>,
+    ) -> std::result::Result<Result<()>, ClientError> {
+        let (mut ops, mut results) = (OpBatch::new(), Results::new());
+        let (mut transaction, counted, is_there) = self.lock_counted(table, &mut ops, &mut results).await?;
+        let before = read_locks::read(&counted.locks);
+        let mut locks = before.clone();
+        if let Err(e) = change(&mut locks) {
+            let _ = transaction.rollback().await;
+            return Ok(Err(e));
+        }
+        if locks == before {
+            self.accounts.set_read_locks(counted.of_locks, &counted.locks);
+            let _ = transaction.rollback().await;
+            return Ok(Ok(()));
+        }
+        let counted = Counted { of_locks: counted.of_locks + 1, locks: read_locks::written(&locks), ..counted };
+        ops.clear();
+        let kind = if is_there { OpKind::Write } else { OpKind::Insert };
+        push(&mut ops, table, kind, VERSION, &counted.written())?;
+        let options = ExecOptions { commit: true, savepoint: 2, lock_wait_ms: LOCK_WAIT_MS };
+        transaction.execute(&ops, options, &mut results).await?;
+        self.accounts.set_read_locks(counted.of_locks, &counted.locks);
+        Ok(Ok(()))
+    }
+
+    /// Changes what SET PERSIST has kept. `change` may be called several times.
+    ///
+    /// # Errors
+    /// What `change` refuses, the cluster.
+    pub async fn change_persisted(&self, mut change: impl FnMut(&mut Values) -> Result<()>) -> Result<()> {
+        let table = self.made().await?;
+        let mut attempt = 0;
+        loop {
+            attempt += 1;
+            match self.try_change_persisted(&table, &mut change).await {
+                Ok(done) => return done,
+                Err(e) if attempt < ATTEMPTS_MAX && is_to_try_again(&e) => {}
+                Err(e) => return Err(errors::from_client(&e)),
+            }
+        }
+    }
+
+    async fn try_change_persisted(
+        &self,
+        table: &TableSchema,
+        change: &mut impl FnMut(&mut Values) -> Result<()>,
+    ) -> std::result::Result<Result<()>, ClientError> {
+        let (mut ops, mut results) = (OpBatch::new(), Results::new());
+        let mut transaction = self.client.begin();
+        ops.push_read(table, true, ALLOW_MISSING, &key_of(table, PERSISTED)?, None)?;
+        let options = ExecOptions { commit: false, savepoint: 1, lock_wait_ms: LOCK_WAIT_MS };
+        transaction.execute(&ops, options, &mut results).await?;
+        let is_there = results.status(0) == Some(OpStatus::Done);
+        let row = results.row(0).filter(|_| is_there);
+        let mut values = row.map_or_else(Values::new, |row| persisted::read(cell(table, row, 1)));
+        if let Err(e) = change(&mut values) {
+            let _ = transaction.rollback().await;
+            return Ok(Err(e));
+        }
+        let kept = persisted::written(&values);
+        ops.clear();
+        push(&mut ops, table, if is_there { OpKind::Write } else { OpKind::Insert }, PERSISTED, &kept)?;
+        let options = ExecOptions { commit: true, savepoint: 2, lock_wait_ms: LOCK_WAIT_MS };
+        transaction.execute(&ops, options, &mut results).await?;
+        self.globals.take_persisted(&kept);
+        Ok(Ok(()))
+    }
+
+    /// A transaction that has locked the row that counts changes; it is rolled back when it is dropped. What the row says, and whether it is there.
+    async fn lock_counted(
+        &self,
+        table: &TableSchema,
+        ops: &mut OpBatch,
+        results: &mut Results,
+    ) -> std::result::Result<(Transaction, Counted, bool), ClientError> {
+        let mut transaction = self.client.begin();
+        ops.push_read(table, true, ALLOW_MISSING, &key_of(table, VERSION)?, None)?;
+        let options = ExecOptions { commit: false, savepoint: 1, lock_wait_ms: LOCK_WAIT_MS };
+        transaction.execute(ops, options, results).await?;
+        let is_there = results.status(0) == Some(OpStatus::Done);
+        let row = results.row(0).filter(|_| is_there);
+        let counted = row.map_or_else(Counted::default, |row| Counted::read(cell(table, row, 1)));
+        Ok((transaction, counted, is_there))
+    }
+
     async fn try_change<T>(
         &self,
         table: &TableSchema,
         change: &mut impl FnMut(&mut Book) -> Result<T>,
     ) -> std::result::Result<Result<T>, ClientError> {
-        let key = key_of(table, VERSION)?;
         let (mut ops, mut results) = (OpBatch::new(), Results::new());
-        // It is rolled back when it is dropped.
-        let mut transaction = self.client.begin();
-        ops.push_read(table, true, ALLOW_MISSING, &key, None)?;
-        let options = ExecOptions { commit: false, savepoint: 1, lock_wait_ms: LOCK_WAIT_MS };
-        transaction.execute(&ops, options, &mut results).await?;
-        let is_there = results.status(0) == Some(OpStatus::Done);
-        let locked = results.row(0).filter(|_| is_there).map_or(0, |row| version_of(cell(table, row, 1)));
+        let (mut transaction, counted, is_there) = self.lock_counted(table, &mut ops, &mut results).await?;
         let (version, before) = self.load(table).await?;
-        if version != locked {
+        if version != counted.version {
             return Err(ErrorCode::WrongView.into()); // to be tried again
         }
         let mut book = self.accounts.with_given(before.clone());
@@ -270,7 +404,7 @@ impl AccountStore {
             ops.push(table, OpKind::Delete, 0, &key_of(table, &kept::key(name))?, &[])?;
         }
         let kind = if is_there { OpKind::Write } else { OpKind::Insert };
-        push(&mut ops, table, kind, VERSION, (version + 1).to_string().as_bytes())?;
+        push(&mut ops, table, kind, VERSION, &Counted { version: version + 1, ..counted }.written())?;
         let options = ExecOptions { commit: true, savepoint: 2, lock_wait_ms: LOCK_WAIT_MS };
         transaction.execute(&ops, options, &mut results).await?;
         let rows =
@@ -278,6 +412,11 @@ impl AccountStore {
         self.accounts.install(version + 1, rows.map(|(_, account)| account).collect());
         Ok(Ok(value))
     }
+}
+
+fn is_to_try_again(e: &ClientError) -> bool {
+    let is_met = matches!(e.code, ErrorCode::DuplicateKey | ErrorCode::Deadlock);
+    !e.code.waits_for_operator() && (e.retry_transaction() || is_met)
 }
 
 fn push(

@@ -80,7 +80,7 @@ impl SqlEngine {
     /// Goes by the accounts of the cluster, and keeps the server's as they are there. Within a `LocalSet`.
     #[must_use]
     pub fn with_accounts(mut self, accounts: Accounts) -> SqlEngine {
-        self.store = Some(AccountStore::start(self.client.clone(), accounts));
+        self.store = Some(AccountStore::start(self.client.clone(), accounts, self.globals.clone()));
         self
     }
 

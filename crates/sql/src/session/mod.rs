@@ -7,6 +7,7 @@ pub(crate) mod characteristics;
 pub mod engine;
 pub mod locked_rows;
 pub(crate) mod parameters;
+pub(crate) mod read_locks;
 pub mod serializable_reads;
 pub(crate) mod system_rows;
 pub(crate) mod tracking;
@@ -17,7 +18,9 @@ use std::{collections::BTreeMap, rc::Rc};
 use apus_client::{ClientError, KeyList, OpBatch, Results, Rows, Snapshot, Transaction};
 use apus_types::{Epoch, TableId};
 
-use self::{account_limits::Watch, locked_rows::OwnRows, serializable_reads::Reads, user_lock::Held};
+use self::{
+    account_limits::Watch, locked_rows::OwnRows, read_locks::ReadLock, serializable_reads::Reads, user_lock::Held,
+};
 use crate::{
     catalog::Catalog,
     errors::{self, Result, WARNINGS_MAX, cut},
@@ -248,6 +251,8 @@ pub struct Session {
     pub counts: crate::monitor::status::Counts,
     /// User locks.
     pub held: Held,
+    /// Each has a user lock of its name.
+    pub read_locks: Vec<ReadLock>,
     /// Routines and triggers under way, the innermost last.
     pub calls: Vec<Called>,
     /// Statements that run something within them: triggers, functions.

@@ -11,7 +11,7 @@ use apus_types::{
 use super::{
     bits, decimal, enum_set,
     json::{compare, print},
-    temporal,
+    temporal::{self, Dates},
     zone::Zone,
 };
 use crate::{expr::json, wire::number};
@@ -334,20 +334,35 @@ impl<'a> Datum<'a> {
         String::from_utf8_lossy(&self.as_text()).into_owned()
     }
 
-    /// As a moment: dates and times, or numbers and texts that read as one, those with an offset by a clock in `zone`.
+    /// As a moment: dates and times, or numbers and texts that read as one, those with an offset by a clock in `zone`. Any date that a column may
+    /// hold is one.
     pub fn civil(&self, zone: Zone) -> Option<Civil> {
+        self.civil_of(zone, Dates::WRITTEN)
+    }
+
+    /// [`civil`](Self::civil), of these dates. The days of a month are asked of numbers and texts only.
+    pub fn civil_of(&self, zone: Zone, dates: Dates) -> Option<Civil> {
+        let number = |n| temporal::datetime_from_number(n, dates);
+        let held = |c: Civil| (dates.partial || !temporal::is_partial(&c) || c == Civil::default()).then_some(c);
         match self {
             Datum::Date(d) => {
                 let (year, month, day) = unpack_date(*d);
-                Some(Civil { year, month, day, ..Civil::default() })
+                held(Civil { year, month, day, ..Civil::default() })
             }
-            Datum::DateTime(p, _) => Some(unpack_datetime(*p)),
-            Datum::Text(t) | Datum::Bytes(t) | Datum::Label(_, t) => temporal::parse_datetime(t, zone),
-            Datum::Int(n) => temporal::datetime_from_number(*n),
-            Datum::UInt(n) | Datum::Bit(n, _) => temporal::datetime_from_number(i64::try_from(*n).ok()?),
-            Datum::Decimal { .. } | Datum::Fine { .. } | Datum::Double(_) => {
-                temporal::datetime_from_number(i64::try_from(self.number()?.to_i128()).ok()?)
+            Datum::DateTime(p, _) => held(unpack_datetime(*p)),
+            Datum::Text(t) | Datum::Bytes(t) | Datum::Label(_, t) => {
+                temporal::read_datetime(t, zone, dates).map(|(c, _)| c)
             }
+            Datum::Int(n) => number(*n),
+            Datum::UInt(n) | Datum::Bit(n, _) => number(i64::try_from(*n).ok()?),
+            Datum::Decimal { unscaled, scale } | Datum::Fine { unscaled, scale, .. } => {
+                let unit = decimal::power_of_ten(*scale)?;
+                let c = number(i64::try_from(unscaled / unit).ok()?)?;
+                let has_clock = unscaled / unit > 99_999_999;
+                let micros = decimal::truncate(unscaled % unit, *scale, 6).filter(|_| has_clock);
+                Some(Civil { micros: micros.map_or(0, |n| n as u32), ..c })
+            }
+            Datum::Double(_) => number(i64::try_from(self.number()?.to_i128()).ok()?),
             Datum::Json(_) => json::civil(&json::of_datum(self)),
             Datum::Null | Datum::Time(..) => None,
         }

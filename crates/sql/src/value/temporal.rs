@@ -7,6 +7,8 @@ use apus_types::time::{
 
 use super::zone::{Moment, Zone};
 
+/// What TO_DAYS gives for 1970-01-01.
+pub const DAYS_BEFORE_1970: i64 = 719_528;
 pub const MICROS_PER_SECOND: i64 = 1_000_000;
 pub const MICROS_PER_DAY: i64 = 86_400 * MICROS_PER_SECOND;
 /// MySQL's longest TIME, 838:59:59, in microseconds.
@@ -26,15 +28,41 @@ pub fn days_in_month(year: u16, month: u8) -> u8 {
     }
 }
 
+/// Which dates a text or a number may say that no calendar has. Of zeros alone is the matter of who asks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Dates {
+    /// With a month or a day of zero.
+    pub partial: bool,
+    /// With a day of up to 31 in every month.
+    pub any_day: bool,
+}
+
+impl Dates {
+    pub const REAL: Dates = Dates { partial: false, any_day: false };
+    pub const PARTIAL: Dates = Dates { partial: true, any_day: false };
+    /// All that a column may hold.
+    pub const WRITTEN: Dates = Dates { partial: true, any_day: true };
+
+    pub fn have(self, c: &Civil) -> bool {
+        let days = if self.any_day { 31 } else { days_in_month(c.year, c.month) };
+        (self.partial || !is_partial(c))
+            && c.month <= 12
+            && c.day <= days
+            && c.year <= 9999
+            && c.hour < 24
+            && c.minute < 60
+            && c.second < 60
+    }
+}
+
+/// Whether the month or the day is zero.
+pub fn is_partial(c: &Civil) -> bool {
+    c.month == 0 || c.day == 0
+}
+
 /// Whether the fields name a real moment (zero dates are none).
 pub fn is_valid(c: &Civil) -> bool {
-    (1..=12).contains(&c.month)
-        && c.day >= 1
-        && c.day <= days_in_month(c.year, c.month)
-        && c.year <= 9999
-        && c.hour < 24
-        && c.minute < 60
-        && c.second < 60
+    Dates::REAL.have(c)
 }
 
 /// Numbers separated by anything that is not a digit.
@@ -90,24 +118,24 @@ fn full_year(year: u64, digits: usize) -> u16 {
 /// A date or date with time; `None` for what is no real moment. Zero dates are accepted as MySQL reads them. One that ends with an offset
 /// (`2024-07-01 12:00:00+05:30`) is what clocks in `zone` show then.
 pub fn parse_datetime(text: &[u8], zone: Zone) -> Option<Civil> {
-    read_datetime(text, zone).map(|(c, _)| c)
+    read_datetime(text, zone, Dates::REAL).map(|(c, _)| c)
 }
 
-/// As [`parse_datetime`]; the flag says that something stands behind it which is no part of it.
-pub fn read_datetime(text: &[u8], zone: Zone) -> Option<(Civil, bool)> {
-    match written_datetime(text)? {
+/// As [`parse_datetime`], of these dates; the flag says that something stands behind it which is no part of it.
+pub fn read_datetime(text: &[u8], zone: Zone, dates: Dates) -> Option<(Civil, bool)> {
+    match written_datetime(text, dates)? {
         (c, Some(east), cut) => Some((moved(c, east, zone)?, cut)),
         (c, None, cut) => Some((c, cut)),
     }
 }
 
 /// As [`read_datetime`], but as it is written, and its offset in microseconds.
-pub fn written_datetime(text: &[u8]) -> Option<(Civil, Option<i64>, bool)> {
+pub fn written_datetime(text: &[u8], dates: Dates) -> Option<(Civil, Option<i64>, bool)> {
     let text = text.trim_ascii();
     let mut fields = Fields { rest: text };
     let (first, digits) = fields.next()?;
     if !matches!(fields.rest.first(), Some(b) if b.is_ascii_punctuation() && *b != b'.') {
-        return from_digits(first, digits, &mut fields).map(|(c, cut)| (c, None, cut));
+        return from_digits(first, digits, &mut fields, dates).map(|(c, cut)| (c, None, cut));
     }
     let mut c = Civil { year: full_year(first, digits), ..Civil::default() };
     let dash = |b: u8| b.is_ascii_punctuation();
@@ -127,20 +155,7 @@ pub fn written_datetime(text: &[u8]) -> Option<(Civil, Option<i64>, bool)> {
     } else if fields.rest.first() == Some(&b'.') {
         return None;
     }
-    finish(c, fields.rest).map(|(c, cut)| (c, None, cut))
-}
-
-/// Whether a text is a date that lacks its month or its day: it has parts, and is no moment.
-pub fn is_partial(text: &[u8]) -> bool {
-    let mut fields = Fields { rest: text.trim_ascii() };
-    let mut parts = [u64::MAX; 3];
-    for (at, part) in parts.iter_mut().enumerate() {
-        if at == 0 || fields.separator(|b| b.is_ascii_punctuation()) {
-            *part = fields.next().map_or(u64::MAX, |(n, _)| n);
-        }
-    }
-    let [year, month, day] = parts;
-    year > 0 && month <= 12 && day <= 31 && month * day == 0
+    finish(c, fields.rest, dates).map(|(c, cut)| (c, None, cut))
 }
 
 /// Whether a text that reads as a moment has a time of day, and not a date alone.
@@ -186,13 +201,13 @@ fn moved(c: Civil, east: i64, zone: Zone) -> Option<Civil> {
         .then(|| civil_from_unix_micros(local))
 }
 
-fn finish(c: Civil, rest: &[u8]) -> Option<(Civil, bool)> {
+fn finish(c: Civil, rest: &[u8], dates: Dates) -> Option<(Civil, bool)> {
     let zero = c == Civil::default();
-    (zero || is_valid(&c)).then_some((c, !rest.trim_ascii().is_empty()))
+    (zero || dates.have(&c)).then_some((c, !rest.trim_ascii().is_empty()))
 }
 
 /// `YYYYMMDD`, `YYMMDD`, `YYYYMMDDhhmmss`, `YYMMDDhhmmss`.
-fn from_digits(n: u64, digits: usize, fields: &mut Fields<'_>) -> Option<(Civil, bool)> {
+fn from_digits(n: u64, digits: usize, fields: &mut Fields<'_>, dates: Dates) -> Option<(Civil, bool)> {
     let (date, time) = match digits {
         14 | 12 => (n / 1_000_000, n % 1_000_000),
         8 | 6 | 5 => (n, 0),
@@ -209,18 +224,18 @@ fn from_digits(n: u64, digits: usize, fields: &mut Fields<'_>) -> Option<(Civil,
         second: (time % 100) as u8,
         micros,
     };
-    finish(c, fields.rest)
+    finish(c, fields.rest, dates)
 }
 
 /// A date given as the number `YYYYMMDD` or `YYYYMMDDhhmmss`; 0 is none.
-pub fn datetime_from_number(n: i64) -> Option<Civil> {
+pub fn datetime_from_number(n: i64, dates: Dates) -> Option<Civil> {
     if n < 101 {
         return None;
     }
     let n = u64::try_from(n).ok()?;
     let n = if n < 1_000_000 { if n < 700_000 { n + 20_000_000 } else { n + 19_000_000 } } else { n };
     let digits = if n > 99_999_999 { 14 } else { 8 };
-    from_digits(n, digits, &mut Fields { rest: b"" }).map(|(c, _)| c)
+    from_digits(n, digits, &mut Fields { rest: b"" }, dates).map(|(c, _)| c)
 }
 
 /// `[-][days ]hh:mm[:ss[.ffffff]]` or the digits `hhmmss`, in microseconds; out of range saturates.
@@ -250,7 +265,7 @@ pub fn read_time(text: &[u8], zone: Zone) -> Option<ReadTime> {
     let with_date = text.iter().any(|b| matches!(b, b' ' | b'T')) || text.iter().take(12).all(u8::is_ascii_digit);
     if text.len() >= 12
         && with_date
-        && let Some((c, cut)) = read_datetime(text, zone)
+        && let Some((c, cut)) = read_datetime(text, zone, Dates::PARTIAL)
     {
         return Some(ReadTime { micros: time_of_day(&c), cut, beyond: false, of_date: true });
     }
@@ -313,8 +328,28 @@ pub fn round_datetime(packed: u64, decimals: u8) -> u64 {
     if i64::from(c.micros) % unit == 0 {
         return packed;
     }
-    let micros = round_micros(unix_micros_from_civil(c), decimals);
-    pack_datetime(civil_from_unix_micros(micros))
+    let micros = round_micros(i64::from(c.micros), decimals);
+    if micros < MICROS_PER_SECOND {
+        return pack_datetime(Civil { micros: micros as u32, ..c });
+    }
+    if c.second < 59 {
+        return pack_datetime(Civil { second: c.second + 1, micros: 0, ..c });
+    }
+    let second = unix_micros_from_civil(Civil { micros: 0, ..c }) + MICROS_PER_SECOND;
+    pack_datetime(civil_from_unix_micros(second))
+}
+/// [`round_datetime`], or without the digits that are too many.
+pub fn fit_datetime(packed: u64, decimals: u8, cuts: bool) -> u64 {
+    if !cuts {
+        return round_datetime(packed, decimals);
+    }
+    let c = unpack_datetime(packed);
+    let unit = 10u32.pow(u32::from(6 - decimals.min(6)));
+    pack_datetime(Civil { micros: c.micros - c.micros % unit, ..c })
+}
+/// [`round_micros`], or without the digits that are too many.
+pub fn fit_micros(micros: i64, decimals: u8, cuts: bool) -> i64 {
+    if cuts { micros - micros % 10i64.pow(u32::from(6 - decimals.min(6))) } else { round_micros(micros, decimals) }
 }
 pub fn round_micros(micros: i64, decimals: u8) -> i64 {
     let unit = 10i64.pow(u32::from(6 - decimals.min(6)));
@@ -379,8 +414,13 @@ pub fn add_micros(c: Civil, micros: i64) -> Option<Civil> {
     let (year, ..) = civil_from_days(total.div_euclid(MICROS_PER_DAY));
     (0..=9999).contains(&year).then(|| civil_from_unix_micros(total))
 }
+/// Days since 1970 as MySQL counts them, of partial dates, too: a month of zero is the one before January, and the year 0 has no 29th of February.
 pub fn day_number(c: &Civil) -> i64 {
-    days_from_civil(i64::from(c.year), u32::from(c.month), u32::from(c.day))
+    if c.year == 0 && c.month == 0 {
+        return -DAYS_BEFORE_1970;
+    }
+    let is_early = c.year == 0 && c.month <= 2;
+    days_from_civil(i64::from(c.year), u32::from(c.month), 1) + i64::from(c.day) - 1 + i64::from(is_early)
 }
 
 #[cfg(test)]

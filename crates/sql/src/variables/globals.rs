@@ -8,7 +8,8 @@ use std::{
 
 use super::{
     Variables,
-    definitions::{Scope, find},
+    definitions::{Scope, Type, find},
+    kind_of, persisted, switch,
 };
 use crate::{
     accounts::policy::Reuse,
@@ -19,6 +20,7 @@ use crate::{
         slow::{Outputs, SlowLog},
         status::Status,
     },
+    parse::digest,
     spill::Space,
     value::datum::Datum,
     wire::{SqlError, compressed::Algorithms},
@@ -50,6 +52,8 @@ pub struct Globals {
     pub(crate) slow: SlowLog,
     pub(crate) digests: Arc<Digests>,
     pub(super) spill: Arc<Space>,
+    /// Of SET PERSIST, as they are kept; `None`: they were not read yet.
+    persisted: Mutex<Option<Vec<u8>>>,
 }
 
 impl Globals {
@@ -137,6 +141,32 @@ impl Globals {
     /// What `protocol_compression_algorithms` says.
     pub fn compression(&self) -> Algorithms {
         self.values().get(COMPRESSION).and_then(|text| Algorithms::parse(text)).unwrap_or_default()
+    }
+
+    /// What SET PERSIST has kept. The first time it is put in force; a value that is none any more is left out.
+    pub(crate) fn take_persisted(&self, kept: &[u8]) {
+        let is_first = {
+            let mut known = self.persisted.lock().unwrap_or_else(PoisonError::into_inner);
+            if known.as_deref() == Some(kept) {
+                return;
+            }
+            known.replace(kept.to_vec()).is_none()
+        };
+        for (name, text) in persisted::read(kept).iter().filter(|_| is_first) {
+            let number = if kind_of(name).is_text() { None } else { digest::number(text.as_bytes()).ok() };
+            let _ = self.set(name, Some(&number.unwrap_or_else(|| Datum::text(text.clone()))));
+        }
+    }
+
+    /// As they are shown.
+    pub(crate) fn persisted(&self) -> Vec<(String, String)> {
+        let kept = self.persisted.lock().unwrap_or_else(PoisonError::into_inner).clone().unwrap_or_default();
+        let shown = |(name, text): (String, String)| {
+            let is_switch = find(&name).is_some_and(|d| matches!(d.ty, Type::Bool));
+            let text = if is_switch { switch(&text).to_owned() } else { text };
+            (name, text)
+        };
+        persisted::read(&kept).into_iter().map(shown).collect()
     }
 
     /// SET GLOBAL; `None`: MySQL's default again. Returns a warning where another value is taken.

@@ -4,6 +4,7 @@
 
 mod definitions;
 mod globals;
+pub(crate) mod persisted;
 pub mod sql_mode;
 
 use std::{borrow::Cow, collections::BTreeMap, sync::Arc, time::Duration};
@@ -26,6 +27,7 @@ use crate::{
     value::{
         datum::Datum,
         locale::{self, Locale},
+        temporal::Dates,
         zone::Zone,
     },
     wire::{
@@ -67,6 +69,10 @@ pub fn kind_of(name: &str) -> Kind {
     }
 }
 
+fn switch(text: &str) -> &'static str {
+    if text == "0" { "OFF" } else { "ON" }
+}
+
 /// Of a text of seconds with six digits.
 fn micros_of(text: &str) -> u64 {
     (text.parse().unwrap_or(0.0) * 1e6_f64).round() as u64
@@ -77,6 +83,7 @@ fn micros_of(text: &str) -> u64 {
 pub struct Planning {
     only_full_group_by: bool,
     no_backslash: bool,
+    signed_difference: bool,
     connection: SpokenCollation,
     /// Literals behind the name of a character set are bytes of latin1.
     is_latin1: bool,
@@ -104,6 +111,16 @@ pub struct Variables {
     pub division_errors: bool,
     /// A literal is no date of zeros.
     pub no_zero_date: bool,
+    /// No date that is written lacks its month or its day.
+    pub no_zero_in_date: bool,
+    /// Dates have days of up to 31 in every month.
+    pub any_day: bool,
+    /// A difference of unsigned numbers may be below zero.
+    pub signed_difference: bool,
+    /// What a column or a cast has no digits for is cut off, and not rounded.
+    pub cuts_fractions: bool,
+    /// Values of CHAR have their spaces behind them.
+    pub pads_chars: bool,
     pub syntax: Syntax,
     /// Zero in an AUTO_INCREMENT column is a value.
     pub no_auto_value_on_zero: bool,
@@ -161,6 +178,11 @@ impl Default for Variables {
             locale: locale::english(),
             strict: true,
             no_zero_date: true,
+            no_zero_in_date: true,
+            any_day: false,
+            signed_difference: false,
+            cuts_fractions: false,
+            pads_chars: false,
             syntax: Syntax::default(),
             only_full_group_by: true,
             division_errors: true,
@@ -214,10 +236,16 @@ impl Variables {
         Planning {
             only_full_group_by: self.only_full_group_by,
             no_backslash: self.syntax.no_backslash,
+            signed_difference: self.signed_difference,
             connection: self.connection,
             is_latin1: self.client == Spoken::Own(Charset::Latin1),
             select_limit: self.select_limit,
         }
+    }
+
+    /// The dates that columns take, but those of TIMESTAMP.
+    pub fn dates_of_columns(&self) -> Dates {
+        Dates { partial: !self.no_zero_in_date, any_day: self.any_day }
     }
 
     /// Most combinations of rows that a statement may look at, as estimated, where there is a limit.
@@ -386,7 +414,7 @@ impl Variables {
 
     fn show(&self, d: &Definition, global: bool) -> String {
         match (d.ty, self.text(d, global)) {
-            (Type::Bool, text) => if text == "0" { "OFF" } else { "ON" }.to_owned(),
+            (Type::Bool, text) => switch(&text).to_owned(),
             (Type::Moment, _) => Datum::Decimal { unscaled: i128::from(self.moment()), scale: 6 }.as_string(),
             (_, text) => text.into_owned(),
         }
@@ -405,6 +433,16 @@ impl Variables {
     /// The errors that [`set_global`](Self::set_global) would meet.
     pub fn check_global(&self, name: &str, value: Option<&Datum<'_>>) -> Result<()> {
         self.globals.values_of(name, value).map(|_| ())
+    }
+
+    /// What SET PERSIST keeps of a value (`None`: MySQL's default), by the variable's name.
+    ///
+    /// # Errors
+    /// Those of [`set_global`](Self::set_global).
+    pub fn persisted_value(&self, name: &str, value: Option<&Datum<'_>>) -> Result<(&'static str, String)> {
+        let d = find(name).ok_or_else(|| errors::unknown_variable(name))?;
+        let (mut texts, _) = self.globals.values_of(name, value)?;
+        Ok((d.name, texts.remove(d.name).flatten().unwrap_or_else(|| d.default.to_owned())))
     }
 
     /// Sets a variable for the sessions that begin from now on (`None`: MySQL's default); returns a warning as [`set`](Self::set).
@@ -500,9 +538,15 @@ impl Variables {
                 self.only_full_group_by = mode.has("ONLY_FULL_GROUP_BY");
                 self.division_errors = mode.has("ERROR_FOR_DIVISION_BY_ZERO");
                 self.no_zero_date = mode.has("NO_ZERO_DATE");
+                self.no_zero_in_date = mode.has("NO_ZERO_IN_DATE");
+                self.any_day = mode.has("ALLOW_INVALID_DATES");
+                self.signed_difference = mode.has("NO_UNSIGNED_SUBTRACTION");
+                self.cuts_fractions = mode.has("TIME_TRUNCATE_FRACTIONAL");
+                self.pads_chars = mode.has("PAD_CHAR_TO_FULL_LENGTH");
                 self.no_auto_value_on_zero = mode.has("NO_AUTO_VALUE_ON_ZERO");
                 self.syntax = mode.syntax();
-                mode.names()
+                self.set.insert(name, mode.names());
+                return Ok(self.pads_chars.then(SqlMode::pads_chars_will_go));
             }
             "transaction_isolation" | "tx_isolation" => {
                 self.isolation = Isolation::named(&text.to_ascii_uppercase()).ok_or_else(wrong)?;

@@ -236,6 +236,7 @@ impl SqlEngine {
         }
         self.end_transaction(session, true).await?;
         session.check_may_define()?;
+        self.wait_to_define(session).await?;
         let me = self.identity(session).await?;
         let (Some(me), Some(store)) = (me, &self.store) else { return Err(errors::not_supported("accounts")) };
         check_may_change(session, &me, &clause)?;

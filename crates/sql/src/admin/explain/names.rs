@@ -302,7 +302,7 @@ fn constant(value: &Datum<'_>) -> String {
 fn arithmetic(op: ArithOp) -> &'static str {
     match op {
         ArithOp::Add => "+",
-        ArithOp::Sub => "-",
+        ArithOp::Sub | ArithOp::SignedSub => "-",
         ArithOp::Mul => "*",
         ArithOp::Div => "/",
         ArithOp::IntDiv => "DIV",

@@ -35,7 +35,7 @@ use crate::{
     files::{Reader, encode::width_of_column},
     plan::{Insert, Plan, text::plan_text},
     server::Output,
-    session::{Done, Scratch, Session, engine::SqlEngine},
+    session::{Done, Scratch, Session, engine::SqlEngine, read_locks::Kept},
     spill::byte_strings::{self, Strings},
     value::datum::Datum,
     wire::{SqlError, capability, characters::Spoken},
@@ -156,6 +156,8 @@ impl SqlEngine {
             planned => planned?,
         };
         let table = planned.insert.table.schema.id;
+        let is_kept = |kept: &Kept| kept.has_table(&database, &load.table.1);
+        Box::pin(self.wait_for_read_locks(session, is_kept)).await?;
         if copies::has_closed(&catalog, vec![table]) {
             Box::pin(self.wait_for_copies(session, |catalog| copies::has_closed(catalog, vec![table]))).await?;
             catalog = self.catalog().await?;

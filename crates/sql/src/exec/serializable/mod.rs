@@ -68,6 +68,15 @@ impl SqlEngine {
     /// # Errors
     /// `Deadlock`: it is not, and the transaction is rolled back. As [`exec::commit`].
     pub(crate) async fn commit(&self, session: &mut Session) -> Done<()> {
+        if !session.wrote.is_empty()
+            && self.may_be_read_locked()
+            && let Err(e) = Box::pin(self.wait_to_commit(session)).await
+        {
+            if let Some(mut transaction) = session.transaction.take() {
+                let _ = transaction.rollback().await;
+            }
+            return Err(Fail::Sql(e));
+        }
         if session.reads.are_kept()
             && let Err(e) = Box::pin(self.validate(session)).await
         {

@@ -7,9 +7,6 @@ use crate::value::{
     temporal::{self, MICROS_PER_SECOND},
 };
 
-/// What TO_DAYS gives for 1970-01-01.
-pub const DAYS_BEFORE_1970: i64 = 719_528;
-
 /// How weeks are counted.
 #[derive(Clone, Copy, Debug)]
 pub struct WeekRule {
@@ -49,13 +46,15 @@ pub fn week(c: &Civil, rule: WeekRule) -> (i64, i64) {
         }
     }
     let days = day - if late(weekday) { first + 7 - weekday } else { first - weekday };
+    // Without a sign, as MySQL has it: a month of zero is before the first week.
+    let days = days as u32;
     if of_year && days >= 52 * 7 {
         let next = (weekday + days_in(year)) % 7;
         if !late(next) {
             return (year + 1, 1);
         }
     }
-    (year, days / 7 + 1)
+    (year, i64::from(days / 7) + 1)
 }
 
 /// DATE_FORMAT; `None` where a field has no name (a month of zero).

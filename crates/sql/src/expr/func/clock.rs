@@ -2,9 +2,7 @@
 
 use std::borrow::Cow;
 
-use apus_types::time::{
-    Civil, civil_from_days, civil_from_unix_micros, days_from_civil, pack_date, pack_datetime, unix_micros_from_civil,
-};
+use apus_types::time::{Civil, civil_from_days, days_from_civil, pack_date, pack_datetime, unix_micros_from_civil};
 
 use super::{calendar, time};
 use crate::{
@@ -13,7 +11,7 @@ use crate::{
     value::{
         datum::{Datum, Number},
         decimal, locale,
-        temporal::{self, MICROS_PER_DAY, MICROS_PER_SECOND},
+        temporal::{self, Dates, MICROS_PER_DAY, MICROS_PER_SECOND},
         zone::Zone,
     },
 };
@@ -39,7 +37,7 @@ pub(crate) fn call<'a>(f: Func, args: &'a [Expr], cx: &Context<'a>) -> Result<Da
             if !(0..=9999).contains(&year) || !(1..=4_000_000).contains(&day) {
                 return Ok(Datum::Null);
             }
-            date_of_day(days_from_civil(year, 1, 1) + day - 1 + calendar::DAYS_BEFORE_1970)
+            date_of_day(days_from_civil(year, 1, 1) + day - 1 + temporal::DAYS_BEFORE_1970)
         }
         PeriodAdd | PeriodDiff => {
             let name = if f == PeriodAdd { "period_add" } else { "period_diff" };
@@ -57,10 +55,9 @@ pub(crate) fn call<'a>(f: Func, args: &'a [Expr], cx: &Context<'a>) -> Result<Da
         }
         ConvertTz => {
             let zone = |i: usize| Zone::parse(&values[i].as_string());
-            moments::note_moment(cx, &values[0], false);
-            let (Some(c), Some(from), Some(to)) =
-                (values[0].civil(cx.env.zone()).filter(temporal::is_valid), zone(1), zone(2))
-            else {
+            moments::note_moment(cx, &values[0], false, moments::Wanted::Calendar);
+            let read = values[0].civil_of(cx.env.zone(), moments::dates(cx, moments::Wanted::Calendar));
+            let (Some(c), Some(from), Some(to)) = (read.filter(|c| !temporal::is_partial(c)), zone(1), zone(2)) else {
                 return Ok(Datum::Null);
             };
             let moment = from.moment(c).micros();
@@ -92,8 +89,10 @@ pub(crate) fn call<'a>(f: Func, args: &'a [Expr], cx: &Context<'a>) -> Result<Da
                 return Ok(Datum::Null);
             };
             match (a, b) {
-                (Span::Time(a), Span::Time(b)) | (Span::Moment(a), Span::Moment(b)) => {
-                    Datum::Time(clamped(a - b, cx), digits(0).max(digits(1)))
+                (Span::Time(a), Span::Time(b)) => Datum::Time(clamped(a - b, cx), digits(0).max(digits(1))),
+                (Span::Moment(a), Span::Moment(b)) => {
+                    let between = unix_micros_from_civil(a) - unix_micros_from_civil(b);
+                    Datum::Time(clamped(between, cx), digits(0).max(digits(1)))
                 }
                 _ => Datum::Null,
             }
@@ -104,18 +103,26 @@ pub(crate) fn call<'a>(f: Func, args: &'a [Expr], cx: &Context<'a>) -> Result<Da
             else {
                 return Ok(Datum::Null);
             };
+            if let Span::Moment(c) = base
+                && (temporal::is_partial(&c)
+                    || values[0].is_text() && !moments::dates(cx, moments::Wanted::Calendar).have(&c))
+            {
+                if values[0].is_text() {
+                    let text = values[0].as_text();
+                    let kind = if temporal::has_clock(&text) { "datetime" } else { "date" };
+                    cx.env.note(errors::truncated_value(kind, &text));
+                }
+                return Ok(Datum::Null);
+            }
             let delta = if f == SubTime { -delta } else { delta };
             let shown = digits(0).max(digits(1));
             let typed = !matches!(values[0], Datum::Text(_) | Datum::Bytes(_));
             match base {
                 Span::Time(t) => in_kind(Datum::Time(clamped(t + delta, cx), shown), typed),
-                Span::Moment(m) => {
-                    let c = civil_from_unix_micros(m);
-                    match temporal::add_micros(c, delta) {
-                        Some(c) => in_kind(Datum::DateTime(pack_datetime(c), shown), typed),
-                        None => Datum::Null,
-                    }
-                }
+                Span::Moment(c) => match temporal::add_micros(c, delta) {
+                    Some(c) => in_kind(Datum::DateTime(pack_datetime(c), shown), typed),
+                    None => Datum::Null,
+                },
             }
         }
         TimeFormat => match values[0].time(cx.env.zone()) {
@@ -124,8 +131,11 @@ pub(crate) fn call<'a>(f: Func, args: &'a [Expr], cx: &Context<'a>) -> Result<Da
         },
         StrToDate => {
             let kind = parsed_kind(args.get(1));
-            match parse(&values[0].as_text(), &values[1].as_text()) {
-                Some(parsed) if matches!(kind, Kind::Time(_)) || parsed.is_of_month() => parsed.datum(kind),
+            let dates = cx.env.variables.dates_of_columns();
+            match parse(&values[0].as_text(), &values[1].as_text(), dates) {
+                Some(parsed) if matches!(kind, Kind::Time(_)) || dates.any_day || parsed.is_of_month() => {
+                    parsed.datum(kind)
+                }
                 _ => {
                     let kind = if matches!(kind, Kind::Time(_)) { "time" } else { "datetime" };
                     cx.env.note(errors::wrong_value(kind, &values[0], "str_to_date"));
@@ -133,7 +143,18 @@ pub(crate) fn call<'a>(f: Func, args: &'a [Expr], cx: &Context<'a>) -> Result<Da
                 }
             }
         }
-        ExtractUnit => extract(&values[0], &values[1].as_string(), cx.env.zone()),
+        ExtractUnit => {
+            let unit = values[1].as_string();
+            let of_date = unit == "year_month"
+                || unit.starts_with("day_") && matches!(&values[0], Datum::Text(t) if reads_as_date(t));
+            if of_date {
+                moments::note_moment(cx, &values[0], false, moments::Wanted::Parts);
+                if moments::moment(cx, &values[0], moments::Wanted::Parts).is_none() {
+                    return Ok(Datum::Null);
+                }
+            }
+            extract(&values[0], &unit, cx.env.zone())
+        }
         _ => return Err(errors::internal("not a function over times")),
     })
 }
@@ -141,7 +162,7 @@ pub(crate) fn call<'a>(f: Func, args: &'a [Expr], cx: &Context<'a>) -> Result<Da
 /// The date of a day number as TO_DAYS counts; the zero date outside of what there is.
 fn date_of_day(day: i64) -> Datum<'static> {
     let (year, month, day) = match day {
-        366..=3_652_424 => civil_from_days(day - calendar::DAYS_BEFORE_1970),
+        366..=3_652_424 => civil_from_days(day - temporal::DAYS_BEFORE_1970),
         _ => return Datum::Date(0),
     };
     Datum::Date(pack_date(year as u16, month as u8, day as u8))
@@ -186,16 +207,16 @@ fn clamped(micros: i64, cx: &Context<'_>) -> i64 {
 /// What a value is to ADDTIME and TIMEDIFF.
 enum Span {
     Time(i64),
-    /// Microseconds since 1970, in no zone.
-    Moment(i64),
+    Moment(Civil),
 }
 
 fn span(value: &Datum<'_>, zone: Zone) -> Option<Span> {
-    let moment = |c: Civil| Span::Moment(unix_micros_from_civil(c));
     match value {
         Datum::Time(t, _) => Some(Span::Time(*t)),
-        Datum::Date(_) | Datum::DateTime(..) => value.civil(zone).map(moment),
-        Datum::Text(t) | Datum::Bytes(t) if reads_as_date(t) => temporal::parse_datetime(t, zone).map(moment),
+        Datum::Date(_) | Datum::DateTime(..) => value.civil(zone).map(Span::Moment),
+        Datum::Text(t) | Datum::Bytes(t) if reads_as_date(t) => {
+            temporal::read_datetime(t, zone, Dates::WRITTEN).map(|(c, _)| Span::Moment(c))
+        }
         _ => value.time(zone).map(Span::Time),
     }
 }
@@ -245,7 +266,7 @@ fn extract(value: &Datum<'_>, unit: &str, zone: Zone) -> Datum<'static> {
     }
     let (day, t) = match span(value, zone) {
         Some(Span::Time(t)) => (0, t),
-        Some(Span::Moment(m)) => (i64::from(civil_from_unix_micros(m).day), m.rem_euclid(MICROS_PER_DAY)),
+        Some(Span::Moment(c)) => (i64::from(c.day), temporal::time_of_day(&c)),
         None => return Datum::Null,
     };
     let (sign, t) = (t.signum(), t.abs());
@@ -314,7 +335,7 @@ impl Parsed {
     }
 
     /// Completes the date from the fields that stand for it.
-    fn complete(mut self, day_given: bool) -> Option<Parsed> {
+    fn complete(mut self, day_given: bool, dates: Dates) -> Option<Parsed> {
         if self.half_day {
             if !(1..=12).contains(&self.civil.hour) {
                 return None;
@@ -340,11 +361,11 @@ impl Parsed {
             let (year, month, day) = civil_from_days(day);
             self.civil.year = u16::try_from(year).ok().filter(|y| *y <= 9999)?;
             (self.civil.month, self.civil.day) = (month as u8, day as u8);
-        } else if day_given && !((1..=12).contains(&self.civil.month) && (1..=31).contains(&self.civil.day)) {
-            return None; // NO_ZERO_IN_DATE; whether the month has the day is not asked
+        } else if day_given && !dates.partial && temporal::is_partial(&self.civil) {
+            return None;
         }
         let c = &self.civil;
-        (c.hour < 24 && c.minute < 60 && c.second < 60).then_some(self)
+        (c.month <= 12 && c.day <= 31 && c.hour < 24 && c.minute < 60 && c.second < 60).then_some(self)
     }
 }
 
@@ -368,12 +389,12 @@ fn name(text: &mut &[u8], names: &[&str], short: bool) -> Option<i64> {
     None
 }
 
-fn parse(text: &[u8], format: &[u8]) -> Option<Parsed> {
+fn parse(text: &[u8], format: &[u8], dates: Dates) -> Option<Parsed> {
     let mut p = Parsed::default();
     let mut rest = text;
     let mut day_given = false;
     fields(&mut p, &mut rest, format, &mut day_given)?;
-    p.complete(day_given)
+    p.complete(day_given, dates)
 }
 
 fn fields(p: &mut Parsed, rest: &mut &[u8], format: &[u8], day_given: &mut bool) -> Option<()> {

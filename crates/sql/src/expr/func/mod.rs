@@ -679,7 +679,8 @@ fn extreme<'a>(args: &'a [Expr], greatest: bool, collation: Collation, cx: &Cont
     }
     if values.iter().any(|v| matches!(v, Datum::Date(_) | Datum::DateTime(..))) {
         for value in values.iter_mut().filter(|v| matches!(v, Datum::Time(..))) {
-            *value = moments::moment(cx, value).map_or(Datum::Null, |c| Datum::DateTime(pack_datetime(c), 6));
+            *value = moments::moment(cx, value, moments::Wanted::Parts)
+                .map_or(Datum::Null, |c| Datum::DateTime(pack_datetime(c), 6));
         }
     }
     let mut best = values.swap_remove(0);

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use apus_types::{
     Value,
-    time::{Civil, civil_from_unix_micros, pack_date, pack_datetime, unix_micros_from_civil},
+    time::{Civil, civil_from_unix_micros, pack_date, pack_datetime},
 };
 
 use super::{
@@ -15,7 +15,7 @@ use crate::{
     errors::{self, Result},
     expr::{
         Context, Expr, Func, Kind,
-        moments::{day_of, duration, moment, note_moment},
+        moments::{Wanted, dates, day_of, duration, is_made, moment, note_moment},
     },
     value::{
         datum::{Datum, Number},
@@ -55,21 +55,24 @@ pub(crate) fn call<'a>(f: Func, args: &'a [Expr], cx: &Context<'a>) -> Result<Da
                 }
                 other => other,
             };
-            note_moment(cx, &base, false);
-            add(base, &args[1].eval(cx)?, &unit, f == DateSub, cx.env.zone())
+            note_moment(cx, &base, false, Wanted::Calendar);
+            add(base, &args[1].eval(cx)?, &unit, f == DateSub, cx)
         }
         TimestampDiff => {
             let (a, b) = (args[0].eval(cx)?, args[1].eval(cx)?);
-            [&a, &b].iter().for_each(|value| note_moment(cx, value, false));
-            let (Some(a), Some(b)) = (moment(cx, &a), moment(cx, &b)) else {
+            [&a, &b].iter().for_each(|value| note_moment(cx, value, false, Wanted::Calendar));
+            let (Some(a), Some(b)) = (moment(cx, &a, Wanted::Calendar), moment(cx, &b, Wanted::Calendar)) else {
                 return Ok(Datum::Null);
             };
             Ok(Datum::Int(difference(&a, &b, &unit_of(args))))
         }
         DateDiff => {
             let (a, b) = (args[0].eval(cx)?, args[1].eval(cx)?);
-            [&a, &b].iter().for_each(|value| note_moment(cx, value, true));
-            let (Some(a), Some(b)) = (day_of(cx, &a), day_of(cx, &b)) else {
+            let day = |value: &Datum<'_>| {
+                note_moment(cx, value, true, Wanted::Days);
+                day_of(cx, value, Wanted::Days)
+            };
+            let (Some(a), Some(b)) = (day(&a), day(&b)) else {
                 return Ok(Datum::Null);
             };
             Ok(Datum::Int(temporal::day_number(&a) - temporal::day_number(&b)))
@@ -96,6 +99,11 @@ pub(crate) fn call<'a>(f: Func, args: &'a [Expr], cx: &Context<'a>) -> Result<Da
         }
         _ => of_moment(f, args, cx),
     }
+}
+
+/// Whether a DATE that a column has is one wherever a date is asked for, and not a moment: its month has the day.
+fn is_date(c: &Civil, cx: &Context<'_>, wanted: Wanted) -> bool {
+    *c == Civil::default() || dates(cx, wanted).have(c)
 }
 
 fn date(c: &Civil) -> Datum<'static> {
@@ -140,11 +148,27 @@ fn of_moment<'a>(f: Func, args: &'a [Expr], cx: &Context<'a>) -> Result<Datum<'a
     use Func::*;
     let value = args[0].eval(cx)?;
     let has_clock = matches!(f, Timestamp | UnixTimestamp | ToSeconds | DateFormat);
-    let parts = matches!(f, Year | Quarter | Month | Day | MonthName | DateFormat | UnixTimestamp);
-    if !(parts && value.is_text() && temporal::is_partial(&value.as_text())) {
-        note_moment(cx, &value, !has_clock);
-    }
-    let read = if has_clock { moment(cx, &value) } else { day_of(cx, &value) };
+    let wanted = match f {
+        Date | Year | Quarter | Month | Day | MonthName | LastDay | DateFormat | UnixTimestamp => Wanted::Parts,
+        Timestamp if args.len() == 1 => Wanted::Parts,
+        ToDays => Wanted::Days,
+        _ => Wanted::Calendar,
+    };
+    note_moment(cx, &value, !has_clock, wanted);
+    let read = if has_clock { moment(cx, &value, wanted) } else { day_of(cx, &value, wanted) };
+    let read = read.filter(|c| match f {
+        Date | Timestamp if args.len() == 1 && !is_made(cx, *c) => {
+            if value.is_text() || value.is_number() {
+                cx.env.note(errors::truncated_value(if has_clock { "datetime" } else { "date" }, &value.as_text()));
+            }
+            false
+        }
+        UnixTimestamp => !temporal::is_partial(c),
+        Date | DayOfWeek | Weekday | DayOfYear | DayName | Week | WeekMode | YearWeek => {
+            !matches!(value, Datum::Date(_)) || is_date(c, cx, wanted)
+        }
+        _ => true,
+    });
     let Some(c) = read else {
         return Ok(match digits_of(&args[0], &[]) {
             _ if f != UnixTimestamp || value.is_null() => Datum::Null,
@@ -176,11 +200,12 @@ fn of_moment<'a>(f: Func, args: &'a [Expr], cx: &Context<'a>) -> Result<Datum<'a
             };
             match value {
                 Datum::DateTime(_, n) if n > 0 => {
+                    let micros = micros.max(0);
                     Datum::Decimal { unscaled: i128::from(micros / 10i64.pow(u32::from(6 - n.min(6)))), scale: n }
                 }
                 Datum::Date(_) | Datum::DateTime(..) | Datum::Int(_) => Datum::Int((micros / MICROS_PER_SECOND).max(0)),
                 _ if digits_of(&args[0], &[]) == 0 => Datum::Int((micros / MICROS_PER_SECOND).max(0)),
-                _ => Datum::Decimal { unscaled: i128::from(micros), scale: 6 },
+                _ => Datum::Decimal { unscaled: i128::from(micros.max(0)), scale: 6 },
             }
         }
         Year => Datum::UInt(u64::from(c.year)),
@@ -210,10 +235,14 @@ fn of_moment<'a>(f: Func, args: &'a [Expr], cx: &Context<'a>) -> Result<Datum<'a
         },
         ToSeconds => {
             let seconds = temporal::time_of_day(&c) / MICROS_PER_SECOND;
-            Datum::Int((days + calendar::DAYS_BEFORE_1970) * 86_400 + seconds)
+            Datum::Int((days + temporal::DAYS_BEFORE_1970) * 86_400 + seconds)
+        }
+        LastDay if c.month == 0 => {
+            cx.env.note(errors::truncated_value("date", &date(&c).as_text()));
+            Datum::Null
         }
         LastDay => Datum::Date(pack_date(c.year, c.month, temporal::days_in_month(c.year, c.month))),
-        ToDays => Datum::Int(days + calendar::DAYS_BEFORE_1970),
+        ToDays => Datum::Int(days + temporal::DAYS_BEFORE_1970),
         DateFormat => {
             let format = args[1].eval(cx)?;
             if format.is_null() { Datum::Null } else { formatted(&c, &format, cx) }
@@ -297,7 +326,7 @@ pub fn date_add_kind(base: Kind, unit: &str) -> Kind {
     }
 }
 
-fn add<'a>(base: Datum<'a>, count: &Datum<'_>, unit: &str, subtract: bool, zone: Zone) -> Result<Datum<'a>> {
+fn add<'a>(base: Datum<'a>, count: &Datum<'_>, unit: &str, subtract: bool, cx: &Context<'_>) -> Result<Datum<'a>> {
     let Some((mut micros, mut months, clock)) = unit_size(unit) else { return Ok(Datum::Null) };
     let n = if is_compound(unit) && !count.is_null() {
         let Some(parts) = clock::compound_interval(count, unit) else { return Ok(Datum::Null) };
@@ -324,9 +353,16 @@ fn add<'a>(base: Datum<'a>, count: &Datum<'_>, unit: &str, subtract: bool, zone:
             .checked_add(delta)
             .map_or(Datum::Null, |t| Datum::Time(t.clamp(-temporal::TIME_MAX, temporal::TIME_MAX), digits)));
     }
-    let Some(c) = base.civil(zone).filter(temporal::is_valid) else { return Ok(Datum::Null) };
+    let read = base.civil_of(cx.env.zone(), dates(cx, Wanted::Calendar));
+    let is_asked = |c: &Civil| {
+        !temporal::is_partial(c) && (clock || !matches!(base, Datum::Date(_)) || is_date(c, cx, Wanted::Calendar))
+    };
+    let Some(c) = read.filter(is_asked) else { return Ok(Datum::Null) };
     let moved = if months != 0 {
-        whole(n).and_then(|n| n.checked_mul(months)).and_then(|m| temporal::add_months(c, m))
+        // Years keep the day that the month does not have.
+        let is_kept = unit == "year" && c.day > temporal::days_in_month(c.year, c.month);
+        let moved = whole(n).and_then(|n| n.checked_mul(months)).and_then(|m| temporal::add_months(c, m));
+        moved.filter(|_| !is_kept)
     } else {
         delta.and_then(|d| temporal::add_micros(c, d))
     };
@@ -353,7 +389,8 @@ fn add<'a>(base: Datum<'a>, count: &Datum<'_>, unit: &str, subtract: bool, zone:
 /// `b - a` in whole units.
 fn difference(a: &Civil, b: &Civil, unit: &str) -> i64 {
     let Some((micros, months, _)) = unit_size(unit) else { return 0 };
-    let (from, to) = (unix_micros_from_civil(*a), unix_micros_from_civil(*b));
+    let micros_of = |c: &Civil| temporal::day_number(c) * MICROS_PER_DAY + temporal::time_of_day(c);
+    let (from, to) = (micros_of(a), micros_of(b));
     if micros > 0 {
         return (to - from) / micros;
     }

@@ -9,7 +9,7 @@ use crate::{
 /// Calls of lock functions in one statement: it is run again for each.
 pub const CALLS_MAX: usize = 64;
 /// Characters of a lock's name, as in MySQL.
-const NAME_CHARS_MAX: usize = 64;
+pub const NAME_CHARS_MAX: usize = 64;
 
 #[derive(Clone, PartialEq, Debug)]
 pub enum Call {

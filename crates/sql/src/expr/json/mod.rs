@@ -112,7 +112,7 @@ pub fn civil(value: &Json) -> Option<Civil> {
             Some(Civil { year, month, day, ..Civil::default() })
         }
         Json::DateTime(d, _) => Some(unpack_datetime(*d)),
-        Json::String(text) => temporal::written_datetime(text.as_bytes()).map(|(c, ..)| c),
+        Json::String(text) => temporal::written_datetime(text.as_bytes(), temporal::Dates::REAL).map(|(c, ..)| c),
         _ => None,
     }
 }

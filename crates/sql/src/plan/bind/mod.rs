@@ -108,6 +108,8 @@ pub struct Builder<'a> {
     pub from_digest: bool,
     /// By `sql_mode`: LIKE has no escape unless it names one.
     pub no_backslash: bool,
+    /// By `sql_mode`: differences of unsigned numbers have a sign.
+    pub signed_difference: bool,
     /// The expression stands in the definition of a table.
     pub of_definition: bool,
     /// The session, for the kinds of its variables.
@@ -477,6 +479,7 @@ impl<'a> Builder<'a> {
         let compare = |op| Ok(Expr::Compare(op, a.clone(), b.clone(), collation));
         match op {
             B::Plus => arith(ArithOp::Add),
+            B::Minus if self.signed_difference => arith(ArithOp::SignedSub),
             B::Minus => arith(ArithOp::Sub),
             B::Multiply => arith(ArithOp::Mul),
             B::Divide => arith(ArithOp::Div),

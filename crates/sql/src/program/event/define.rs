@@ -24,7 +24,7 @@ use crate::{
     session::{Session, authorize::database_denied, engine::SqlEngine},
     value::{
         datum::{Datum, text_to_f64},
-        temporal::{MICROS_PER_SECOND, is_valid, read_datetime, whole_seconds},
+        temporal::{Dates, MICROS_PER_SECOND, is_valid, read_datetime, whole_seconds},
         zone::clock,
     },
 };
@@ -225,10 +225,11 @@ impl SqlEngine {
     /// 1192 under LOCK TABLES; everything else commits first.
     async fn begin_definition(&self, session: &mut Session) -> Result<()> {
         if session.locks_tables {
-            return Err(failures::locked_tables());
+            return Err(errors::locked_tables());
         }
         self.end_transaction(session, true).await?;
-        session.check_may_define()
+        session.check_may_define()?;
+        self.wait_to_define(session).await
     }
 
     pub(crate) async fn require_for_events(&self, session: &mut Session, database: &str) -> Result<()> {
@@ -341,7 +342,7 @@ fn moment(session: &mut Session, value: &Datum<'_>) -> Option<i64> {
     let zone = session.env.zone();
     let civil = if value.is_text() {
         let text = value.as_text();
-        let (civil, is_cut) = read_datetime(&text, zone)?;
+        let (civil, is_cut) = read_datetime(&text, zone, Dates::REAL)?;
         if is_cut {
             session.warn_error(&errors::truncated_value("date", &text));
         }

@@ -49,6 +49,3 @@ pub fn no_calls() -> SqlError {
     let text = "This version of MySQL doesn't yet support 'Event schedule expressions which contain subqueries or stored function calls'";
     SqlError::new(1235, b"42000", text)
 }
-pub fn locked_tables() -> SqlError {
-    error(1192, "Can't execute the given command because you have active locked tables or an active transaction".into())
-}

@@ -77,6 +77,7 @@ impl SqlEngine {
         self.check_definer(session, clause.definer.as_ref()).await?;
         self.end_transaction(session, true).await?;
         session.check_may_define()?;
+        self.wait_to_define(session).await?;
         let catalog = self.fetch_catalog().await?;
         if database == crate::catalog::information_schema::DATABASE {
             return Err(errors::virtual_table_write(&database));
@@ -130,6 +131,7 @@ impl SqlEngine {
         self.require_rank(session, &routine.definition.definer).await?;
         self.end_transaction(session, true).await?;
         session.check_may_define()?;
+        self.wait_to_define(session).await?;
         let drops = matches!(to, To::Dropped { .. });
         if let To::Altered(new) = to {
             let mut definition = routine.definition.clone();

@@ -59,6 +59,7 @@ impl SqlEngine {
         self.check_definer(session, clause.definer.as_ref()).await?;
         self.end_transaction(session, true).await?;
         session.check_may_define()?;
+        self.wait_to_define(session).await?;
         if clause.definer.as_ref().is_some_and(|(user, host)| self.lacks_definer(session, user, host)) {
             let (user, host) = clause.definer.as_ref().map_or(("", ""), |(user, host)| (user, host));
             let e = errors::no_such_definer(user, host);
@@ -92,6 +93,7 @@ impl SqlEngine {
         let (database, name) = full(session, &drop.name)?;
         self.end_transaction(session, true).await?;
         session.check_may_define()?;
+        self.wait_to_define(session).await?;
         for _ in 0..ATTEMPTS_MAX {
             let catalog = self.fetch_catalog().await?;
             let is_known = catalog.databases.contains_key(&database);

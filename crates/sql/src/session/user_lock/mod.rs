@@ -32,7 +32,7 @@ use self::rows::{Place, Tables};
 use super::{Session, engine::SqlEngine};
 use crate::{
     errors::{self, Result},
-    expr::func::user_lock::Call,
+    expr::func::user_lock::{self, Call},
     value::datum::Datum,
     wire::SqlError,
 };
@@ -45,6 +45,17 @@ const PAUSE_MAX: Duration = Duration::from_millis(50);
 const PAUSE_MIN: Duration = Duration::from_millis(2);
 /// How often a waiter looks at the lease of who holds the lock.
 const LEASE_LOOK: Duration = Duration::from_secs(1);
+
+/// What names begin with that a SQL node gives: longer than those of clients.
+const OWN: &str = "#################################################################";
+const _: () = assert!(OWN.len() > user_lock::NAME_CHARS_MAX, "no client can name such a lock");
+
+/// A name for a lock that no client can name, and no other session has.
+pub fn own_name() -> Result<String> {
+    let mut random = [0u8; 16];
+    getrandom::fill(&mut random).map_err(|_| errors::internal("no entropy"))?;
+    Ok(format!("{OWN}{:032x}", u128::from_le_bytes(random)))
+}
 
 /// The locks of a session. Those that it has when it is dropped are given back.
 #[derive(Default)]
@@ -134,7 +145,7 @@ impl SqlEngine {
         self.system_tables(Tables::of, Tables::definitions()).await
     }
 
-    async fn get_lock(&self, session: &mut Session, name: &str, seconds: i64) -> Result<bool> {
+    pub(crate) async fn get_lock(&self, session: &mut Session, name: &str, seconds: i64) -> Result<bool> {
         if let Some((times, _)) = session.held.locks.get_mut(name) {
             *times = times.saturating_add(1);
             return Ok(true);
@@ -198,7 +209,7 @@ impl SqlEngine {
     }
 
     /// False: the session has no such lock.
-    async fn release_lock(&self, session: &mut Session, name: &str) -> Result<bool> {
+    pub(crate) async fn release_lock(&self, session: &mut Session, name: &str) -> Result<bool> {
         match session.held.locks.get_mut(name) {
             None => return Ok(false),
             Some((times, _)) if *times > 1 => *times -= 1,
@@ -211,10 +222,13 @@ impl SqlEngine {
         Ok(true)
     }
 
-    /// How many were given back, each as often as it was taken.
+    /// How many were given back, each as often as it was taken. Those that no client has named stay.
     pub(crate) async fn release_all_locks(&self, session: &mut Session) -> Result<u64> {
         let mut count = 0;
-        while let Some((name, (times, owner))) = session.held.locks.pop_first() {
+        let is_own = |name: &String| name.starts_with(OWN);
+        while let Some(name) = session.held.locks.keys().find(|name| !is_own(name)).cloned()
+            && let Some((times, owner)) = session.held.locks.remove(&name)
+        {
             count += u64::from(times);
             self.give_back(Place { name, owner, session: session.held.session }).await?;
         }

@@ -10,7 +10,7 @@ const NOBODY: u32 = 0;
 
 /// Given back when it is dropped, or with the SQL node's lease.
 pub struct OwnLock {
-    name: &'static str,
+    name: String,
     /// As sessions are numbered that have locks.
     session: u64,
     /// The lease under which it was taken.
@@ -21,8 +21,12 @@ pub struct OwnLock {
 
 impl OwnLock {
     /// Of a name that clients cannot have: longer than theirs, at most 256 bytes.
-    pub fn new(locks: Arc<UserLocks>, name: &'static str) -> OwnLock {
-        OwnLock { name, session: locks.new_session(), held: None, watch: None, locks }
+    pub fn new(locks: Arc<UserLocks>, name: impl Into<String>) -> OwnLock {
+        OwnLock { name: name.into(), session: locks.new_session(), held: None, watch: None, locks }
+    }
+
+    pub fn name(&self) -> &str {
+        &self.name
     }
 
     /// Whether it may be believed in. Who hears no after a yes does not have it any more.
@@ -44,7 +48,7 @@ impl OwnLock {
         }
         let tables = engine.user_lock_tables().await?;
         let (client, now) = (&engine.client, Instant::now());
-        let holder = tables.holder(client, self.name).await?;
+        let holder = tables.holder(client, &self.name).await?;
         let mut beat = None;
         if let Some(holder) = &holder {
             beat = tables.beat(client, holder.owner).await?;
@@ -78,7 +82,7 @@ impl OwnLock {
     }
 
     fn place(&self, owner: u64) -> Place {
-        Place { name: self.name.to_owned(), owner, session: self.session }
+        Place { name: self.name.clone(), owner, session: self.session }
     }
 }
 
