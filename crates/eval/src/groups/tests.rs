@@ -1,3 +1,5 @@
+//! Groups of rows, what they answer and what is refused.
+
 use apus_types::{Column, ColumnType, ErrorCode, TableSchema, Value, collate::Collation};
 
 use super::*;
