@@ -84,6 +84,7 @@ impl Engine for SqlEngine {
             scratch: None,
             counts: [0; ALL],
             held: Held::default(),
+            branch: None,
             calls: Vec::new(),
             within: 0,
             in_use: Vec::new(),
@@ -229,6 +230,7 @@ impl Engine for SqlEngine {
     }
 
     async fn reset_connection(&self, session: &mut Session) -> Result<()> {
+        session.branch = None;
         self.end_transaction(session, false).await?;
         if !session.held.is_empty() {
             Box::pin(self.release_all_locks(session)).await?;
@@ -295,6 +297,7 @@ impl Engine for SqlEngine {
     }
 
     async fn close(&self, mut session: Session) {
+        session.branch = None;
         let _ = self.end_transaction(&mut session, false).await;
     }
 }

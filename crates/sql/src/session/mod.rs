@@ -3,6 +3,7 @@
 pub(crate) mod account_limits;
 pub(crate) mod account_store;
 pub(crate) mod authorize;
+pub mod branch;
 pub(crate) mod characteristics;
 pub mod engine;
 pub mod locked_rows;
@@ -17,7 +18,13 @@ use std::{collections::BTreeMap, rc::Rc};
 use apus_client::{ClientError, KeyList, OpBatch, PartialAggregate, Results, Rows, Snapshot, Transaction};
 use apus_types::{Epoch, TableId};
 
-use self::{account_limits::Watch, locked_rows::OwnRows, serializable_reads::Reads, user_lock::Held};
+use self::{
+    account_limits::Watch,
+    branch::{Branch, Lost},
+    locked_rows::OwnRows,
+    serializable_reads::Reads,
+    user_lock::Held,
+};
 use crate::{
     catalog::Catalog,
     errors::{self, Result, WARNINGS_MAX, cut},
@@ -250,6 +257,8 @@ pub struct Session {
     pub counts: crate::monitor::status::Counts,
     /// User locks.
     pub held: Held,
+    /// The branch that the open transaction is.
+    pub branch: Option<Branch>,
     /// Routines and triggers under way, the innermost last.
     pub calls: Vec<Called>,
     /// Statements that run something within them: triggers, functions.
@@ -342,7 +351,12 @@ impl Session {
     }
     /// Whether statements belong to a transaction that someone else ends.
     pub fn in_transaction(&self) -> bool {
-        self.explicit || !self.env.variables.autocommit || self.within > 0 || self.calls_own || self.is_own_transaction
+        self.explicit
+            || !self.env.variables.autocommit
+            || self.within > 0
+            || self.calls_own
+            || self.is_own_transaction
+            || self.branch.is_some()
     }
     /// What plain SELECTs read at: a snapshot in REPEATABLE READ and SERIALIZABLE transactions, otherwise (0) the latest committed rows.
     ///
@@ -359,7 +373,7 @@ impl Session {
     }
     pub fn status(&self) -> u16 {
         use crate::wire::status;
-        let active = self.explicit || self.transaction.is_some() && !self.calls_own;
+        let active = self.explicit || self.branch.is_some() || self.transaction.is_some() && !self.calls_own;
         u16::from(active) * status::IN_TRANS + u16::from(self.env.variables.autocommit) * status::AUTOCOMMIT
     }
     pub fn warn(&mut self, level: &'static str, code: u16, message: impl Into<String>) {
@@ -426,6 +440,9 @@ impl Session {
     /// The transaction is gone, by its end or by the cluster.
     pub fn forget_transaction(&mut self) {
         self.transaction = None;
+        if let Some(branch) = &mut self.branch {
+            branch.lose(Lost::Otherwise);
+        }
         self.explicit = false;
         self.read_only = None;
         self.locks_tables = false;

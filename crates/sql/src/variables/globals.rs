@@ -8,6 +8,7 @@ use std::{
 
 use super::{
     Variables,
+    branch_names::Names,
     definitions::{Scope, find},
 };
 use crate::{
@@ -50,6 +51,7 @@ pub struct Globals {
     pub(crate) slow: SlowLog,
     pub(crate) digests: Arc<Digests>,
     pub(super) spill: Arc<Space>,
+    pub(crate) branches: Arc<Names>,
 }
 
 impl Globals {
