@@ -519,6 +519,8 @@ def main(t):
         classes = (CLIENTS / "java-classpath").read_text().strip()
         _, text = run([shutil.which("java") or "java", "-cp", f"{CLIENTS / 'java'}:{classes}", "apus.Wire"], seconds=60, env=environment, ok=False)
         t.cases_of(text, "Connector/J")
+        _, text = run([shutil.which("java") or "java", "-cp", f"{CLIENTS / 'java'}:{classes}", "apus.Xa"], seconds=60, env=environment, ok=False)
+        t.cases_of(text, "Connector/J, XA")
         _, text = run([CLIENTS / "go-client", "compress"], seconds=60, env=environment, ok=False)
         t.cases_of(text, "go-sql-driver")
 

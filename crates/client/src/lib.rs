@@ -15,6 +15,7 @@
 //! cluster rolls back what was open.
 
 mod batch;
+mod branch;
 mod client;
 mod config;
 mod core;
@@ -34,6 +35,7 @@ mod transaction;
 
 pub use apus_signal::{epoch::Moment, scan::Aggregate, scan::AggregateFunction, tc::Outcome};
 pub use batch::{OpBatch, Results};
+pub use branch::{BRANCH_BYTES_MAX, BranchEnd, BranchTables};
 pub use client::Client;
 pub use config::ClientConfig;
 pub use core::{Action, ConnId, Counters};

@@ -53,7 +53,8 @@ pub struct Transaction {
     id: TransId,
     state: State,
     writes: bool,
-    on_disk: bool,
+    /// The flag of its batches that says so.
+    on_disk: u8,
     tc: Option<CommitToken>,
     epoch: Epoch,
     /// Of the present batch, or of all attempts at a statement.
@@ -78,7 +79,7 @@ impl Transaction {
             id,
             state: State::New,
             writes: false,
-            on_disk: false,
+            on_disk: 0,
             tc: None,
             epoch: Epoch(0),
             losses: Losses::default(),
@@ -88,6 +89,9 @@ impl Transaction {
     pub fn id(&self) -> TransId {
         self.id
     }
+    pub(crate) fn client(&self) -> &Client {
+        &self.client
+    }
     /// For asking later what became of it; `None` until it was started.
     pub fn token(&self) -> Option<CommitToken> {
         self.tc
@@ -95,7 +99,11 @@ impl Transaction {
     /// From the next batch on: its commit is answered when it is on the disks of all replicas (class `disk`), whatever the cluster and the tables
     /// say. What a batch has asked for stays.
     pub fn wait_for_disk(&mut self, wait: bool) {
-        self.on_disk = wait;
+        self.on_disk = if wait { tc::DURABLE } else { 0 };
+    }
+    /// The same where all data nodes have disks.
+    pub fn wait_where_saved(&mut self) {
+        self.on_disk = tc::DURABLE_IF_SAVED;
     }
     /// A write was executed in it (or tried).
     pub fn has_writes(&self) -> bool {
@@ -299,8 +307,7 @@ impl Transaction {
         let Some(view) = view else {
             return Err(if start { Failure::Nowhere } else { Failure::Lost { committing: false } });
         };
-        let flags =
-            (u8::from(start) * tc::START) | (u8::from(commit) * tc::COMMIT) | (u8::from(self.on_disk) * tc::DURABLE);
+        let flags = (u8::from(start) * tc::START) | (u8::from(commit) * tc::COMMIT) | self.on_disk;
         let call = client.call(tc_ref(&token), Kind::TcBatchReq, Kind::TcBatchConf, deadline, |body, request| {
             let count_at = TcBatchReq::begin(body, request, self.id, flags, options.savepoint, options.lock_wait_ms);
             for index in first..end {
@@ -513,7 +520,7 @@ impl Client {
         loop {
             let mut transaction = self.begin();
             transaction.losses = losses;
-            transaction.on_disk = on_disk;
+            transaction.wait_for_disk(on_disk);
             let done = {
                 let mut executed = pin!(transaction.execute(ops, ExecOptions::autocommit(lock_wait_ms), out));
                 poll_fn(|cx| match executed.as_mut().poll(cx) {

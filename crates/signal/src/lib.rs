@@ -16,6 +16,7 @@ pub mod epoch;
 pub mod file;
 pub mod foreign_key;
 pub mod gcp;
+pub mod held;
 pub mod hello;
 pub mod key_read;
 pub mod ldm;

@@ -30,6 +30,8 @@ pub const START: u8 = 1;
 pub const COMMIT: u8 = 2;
 /// The transaction's commit is answered when it is on the disks of all replicas (class `disk`), whatever the cluster's class.
 pub const DURABLE: u8 = 4;
+/// As [`DURABLE`] where all data nodes have disks; nothing where not.
+pub const DURABLE_IF_SAVED: u8 = 8;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]

@@ -67,6 +67,8 @@ const RUINS_ONE_IN: u64 = 3;
 const CHANGES_ONE_IN: u64 = 2;
 /// Seeds with disks that all hang at once.
 const HANGS_ONE_IN: u64 = 3;
+/// Of the seeds whose workload can, one in so many prepares transactions before it commits them.
+const BRANCHES_ONE_IN: u64 = 3;
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Settings {
@@ -122,6 +124,8 @@ pub struct Settings {
     pub checkpoint_bytes: u64,
     /// From one look at all files to the next; 0: never.
     pub scrub_ns: u64,
+    /// Some transactions are prepared before they are committed.
+    pub branches: bool,
     /// How the number of workers changes where no process of a data node is left; 0: never.
     pub change: u64,
     /// Which of their files are encrypted.
@@ -172,6 +176,7 @@ impl Settings {
             segment_bytes: 4 << 20,
             checkpoint_bytes: 1 << 20,
             scrub_ns: 0,
+            branches: false,
             change: 0,
             encryption: Encryption::Never,
             schedule: Schedule::default(),
@@ -318,6 +323,8 @@ impl Settings {
         if settings.durable && random.one_in(CHANGES_ONE_IN) {
             settings.change = 1 + random.below(1 << 32);
         }
+        settings.branches = matches!(settings.workload, Kind::Bank | Kind::Unique)
+            && Random::new(seed ^ 0x6272_616e).one_in(BRANCHES_ONE_IN);
         let mut random = Random::new(seed ^ 0x666f_7263);
         if settings.replicas > 1 && random.one_in(FORCES_ONE_IN) {
             let round = settings.forced(&mut random);
@@ -427,6 +434,7 @@ impl Settings {
             ("segment", self.segment_bytes.to_string()),
             ("checkpoint", self.checkpoint_bytes.to_string()),
             ("scrub", time_name(self.scrub_ns)),
+            ("branches", u8::from(self.branches).to_string()),
             ("change", self.change.to_string()),
             ("encrypt", (self.encryption as u8).to_string()),
         ]
@@ -480,6 +488,7 @@ impl Settings {
                 "bytable" => self.by_table = number()? != 0,
                 "checkpoint" => self.checkpoint_bytes = small(1 << 40)?.max(4 << 10),
                 "scrub" => self.scrub_ns = parse_time(value)?,
+                "branches" => self.branches = number()? != 0,
                 "change" => self.change = number()?,
                 "encrypt" => {
                     self.encryption = [Encryption::Never, Encryption::Always, Encryption::Mixed][small(2)? as usize];

@@ -3,6 +3,7 @@
 //! This crate is the bottom of the ladder. It knows no signal, no block, no socket. Formats defined here ([`row`], [`key`])
 //! travel between nodes and will be written to disk, so a change to them is a change of protocol version.
 
+pub mod claims;
 pub mod collate;
 pub mod collections;
 pub mod error;

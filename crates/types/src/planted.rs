@@ -12,6 +12,8 @@ pub enum Bug {
     SharedReadUnlocked,
     /// Locks of rows that were only read are given back when their batch is answered.
     LocksEndWithBatch,
+    /// Nobody waits for what a prepared branch claims.
+    ClaimIgnored,
     /// A backup undoes one row of a transaction instead of committing it.
     BackupDropsCommit,
     /// Deletes are not sent to backups.
@@ -159,6 +161,7 @@ impl Bug {
         Bug::ExclusiveReadUnlocked,
         Bug::SharedReadUnlocked,
         Bug::LocksEndWithBatch,
+        Bug::ClaimIgnored,
         Bug::BackupDropsCommit,
         Bug::BackupMissesDeletes,
         Bug::MiddleReplicaSkipped,

@@ -86,6 +86,10 @@ impl Entries {
     pub fn get(&self, i: u32) -> &Entry {
         &self.chunks[i as usize / CHUNK].entries[i as usize % CHUNK]
     }
+    /// One of a number that somebody else has named.
+    pub fn find(&self, i: u32) -> Option<&Entry> {
+        self.chunks.get(i as usize / CHUNK)?.entries.get(i as usize % CHUNK)
+    }
     #[inline]
     pub fn get_mut(&mut self, i: u32) -> &mut Entry {
         &mut self.chunks[i as usize / CHUNK].entries[i as usize % CHUNK]

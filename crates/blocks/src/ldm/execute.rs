@@ -26,6 +26,7 @@ use apus_types::{
 use super::{
     LocalDataManager, REPORT_WAIT_NS, RowAt, WAITING_MAX,
     ahead::{AHEAD, Ahead},
+    claims::{LOOK_NS, NO_ROW},
     ends::{RowEnds, is_short},
     redo::Redo,
     trans::{Entry, NONE, Part, Transactions},
@@ -48,6 +49,10 @@ pub(super) struct Work {
     /// Where it waits, until when, and when the wait is reported next.
     pub lock_row: RowAt,
     pub deadline: u64,
+    /// What it waits for is no lock, but the end of a branch that claims the row.
+    is_claimed: bool,
+    /// The operation that has last waited: it has one time for the lock and for claims.
+    waited_for: Option<u16>,
     pub report_at: u64,
     /// Tells this wait from others in its slot.
     pub wait: u64,
@@ -65,7 +70,7 @@ pub(super) struct Work {
     /// The lock waited for was granted; `lock_fresh`: the transaction did not hold the row before.
     lock_granted: bool,
     lock_fresh: bool,
-    results: Vec<u8>,
+    pub results: Vec<u8>,
     changes: Vec<u8>,
     change_count: u16,
     rows: Vec<u8>,
@@ -97,7 +102,7 @@ enum Progress {
     Failed(ErrorCode),
 }
 
-enum Step {
+pub(super) enum Step {
     Done,
     Wait,
 }
@@ -208,6 +213,7 @@ impl LocalDataManager {
     }
 
     fn execute_ops(&mut self, work: &mut Work, ops: &[u8]) -> Progress {
+        work.is_claimed = false;
         work.is_recorded = self.redo.is_some() || self.next_in(work.chain).is_some();
         while work.next_op < work.count {
             let Some(rest) = ops.get(work.offset..) else { return Progress::Failed(ErrorCode::ProtocolViolation) };
@@ -278,6 +284,12 @@ impl LocalDataManager {
             return Ok(Step::Done);
         }
         let hash = hash_key(op.key);
+        if self.tables.claims(op.partition).is_some() {
+            self.tables.checked_for(op)?;
+            if self.is_claimed(work.trans_at, op) {
+                return self.meet_claim(work, op);
+            }
+        }
         let table = self.tables.checked_for(op)?;
         if (table.schema.is_hidden_index() || table.schema.distributed_by_whole_key())
             && self.view.partition_of(hash) != op.partition
@@ -534,8 +546,15 @@ impl LocalDataManager {
         jam!(ctx);
         self.counters.lock_waits += 1;
         assert!(work.next_op < work.count, "a batch of {} waits with nothing left to do", work.trans);
-        work.deadline = ctx.now() + u64::from(work.lock_wait_ms) * 1_000_000;
-        work.report_at = ctx.now() + REPORT_WAIT_NS;
+        if work.waited_for != Some(work.next_op) {
+            work.deadline = ctx.now() + u64::from(work.lock_wait_ms) * 1_000_000;
+            work.waited_for = Some(work.next_op);
+        }
+        work.report_at = ctx.now() + if work.is_claimed { LOOK_NS } else { REPORT_WAIT_NS };
+        if work.is_claimed {
+            ctx.probe("ldm: a batch waits for a claim");
+            work.lock_row = NO_ROW;
+        }
         self.waits += 1;
         work.wait = self.waits;
         let (due, wait) = (work.due(), work.wait);
@@ -679,6 +698,7 @@ impl Work {
         self.count = req.count;
         self.next_op = 0;
         self.offset = 0;
+        (self.is_claimed, self.waited_for) = (false, None);
         self.lock_granted = false;
         self.ops.clear();
         self.results.clear();
@@ -698,6 +718,12 @@ impl Work {
     }
     pub(super) fn chain(&self) -> Chain {
         self.chain
+    }
+    pub(super) fn meets_claim(&mut self) {
+        self.is_claimed = true;
+    }
+    pub(super) fn waits_for_claim(&self) -> bool {
+        self.is_claimed
     }
 }
 

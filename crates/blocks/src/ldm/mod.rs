@@ -42,6 +42,7 @@ mod ahead;
 mod checkpoint;
 mod checkpoint_end;
 mod checkpoint_speed;
+mod claims;
 mod copy_in;
 mod copy_out;
 mod copy_outcomes;
@@ -391,7 +392,7 @@ impl LocalDataManager {
     /// Ends waits that have lasted too long and reports the others for deadlock detection.
     fn check_waits(&mut self, ctx: &mut Context<'_>) {
         let now = ctx.now();
-        let mut looked_at = 0;
+        let (mut looked_at, mut ops) = (0, 0);
         while looked_at < WAITS_PER_TICK
             && let Some(&Reverse((due, wait, slot))) = self.waits_due.peek()
             && due <= now
@@ -403,6 +404,11 @@ impl LocalDataManager {
                 self.counters.lock_timeouts += 1;
                 ctx.probe("ldm: lock wait timed out");
                 self.cancel_wait(slot, Some(ErrorCode::LockTimeout), ctx);
+            } else if work.waits_for_claim() {
+                ops += self.look_again(slot, ctx);
+                if ops >= self.slices.rows as usize {
+                    break;
+                }
             } else {
                 work.report_at = now + 10 * REPORT_WAIT_NS;
                 self.waits_due.push(Reverse((work.due(), wait, slot)));

@@ -6,6 +6,7 @@ use apus_signal::{
     DecodeError, Envelope, Kind,
     codec::Put,
     epoch::Moment,
+    held::HELD,
     scan::{AGGREGATES_MAX, Aggregate, AggregateFunction, ScanConf, ScanReq},
 };
 use apus_storage::{EntryKey, Fragment, LockMode, Locks, RowId, RowKey};
@@ -247,6 +248,10 @@ impl LocalDataManager {
         let at_primary = !req.trans.is_none() || req.with_pending;
         if req.partitions().any(|p| !self.serves(p) || (at_primary && !self.is_primary(p))) {
             return Err(ErrorCode::WrongView);
+        }
+        if req.index == HELD {
+            let (count, more, examined) = self.held_page(req, rows, resume)?;
+            return Ok(Page { count, more, moment: Moment::NONE, examined });
         }
         let reader = if req.trans.is_none() { NONE } else { self.transactions.find(req.trans).unwrap_or(NONE) };
         let table = self.tables.checked(req.table, req.schema_version)?;

@@ -12,7 +12,7 @@ use apus_signal::{
 };
 use apus_storage::{Fragment, MemoryManager, PAGE_ROWS, RowId};
 use apus_types::{
-    Epoch, ErrorCode, IndexDef, IndexNo, IndexState, PartitionId, RowLayout, TableId, TableSchema,
+    Epoch, ErrorCode, IndexDef, IndexNo, IndexState, PartitionId, RowLayout, TableId, TableSchema, claims,
     hash::SecretHash,
     planted::{Bug, planted},
     rules,
@@ -175,6 +175,8 @@ pub struct Tables {
     round: u32,
     /// Tables whose rows are in no log have been there.
     some_unlogged: bool,
+    /// That of the claims of prepared branches, once there is one.
+    claims: Option<TableId>,
 }
 
 impl Tables {
@@ -202,6 +204,13 @@ impl Tables {
             Err(ErrorCode::SchemaVersionChanged)
         }
     }
+    /// The claims on rows of a partition, if there are any.
+    #[inline]
+    pub fn claims(&self, partition: PartitionId) -> Option<(&TableSchema, &Fragment)> {
+        let table = self.get(self.claims?)?;
+        let fragment = table.fragment(partition).filter(|fragment| !fragment.is_empty())?;
+        Some((&table.schema, fragment))
+    }
     /// There is no such table any more, or never was, for a later one has been made: ids are given out once, in order.
     pub fn is_dropped(&self, id: TableId) -> bool {
         (id.0 as usize) < self.by_id.len() && self.get(id).is_none()
@@ -216,6 +225,9 @@ impl Tables {
         table.round = self.round;
         let id = table.schema.id;
         self.some_unlogged |= !table.is_logged();
+        if claims::is_claims(&table.schema) {
+            self.claims = Some(id);
+        }
         if id.0 > TABLE_ID_MAX {
             return Err(ErrorCode::TooManyTables);
         }

@@ -414,6 +414,10 @@ impl Transactions {
             trans.changes |= changes_of(entry.table);
         }
     }
+    /// The entry of this number, whosever it is, or was.
+    pub fn entry(&self, i: u32) -> Option<&Entry> {
+        self.entries.find(i)
+    }
     pub fn entry_mut(&mut self, i: u32) -> &mut Entry {
         self.entries.get_mut(i)
     }

@@ -7,7 +7,10 @@ use apus_signal::{
     BlockRef, DecodeError, Kind, Reader,
     codec::Put,
     ldm::{COMMITTED, DISK_TABLE, INDEX_WORK, IndexChange, LdmBatchConf, LdmBatchRef, LdmBatchReq, ONE_PASS, WRITES},
-    tc::{ALLOW_MISSING, COMMIT, DURABLE, Op, OpKind, OpResult, RequestRef, START, TcBatchConf, TcBatchReq},
+    tc::{
+        ALLOW_MISSING, COMMIT, DURABLE, DURABLE_IF_SAVED, Op, OpKind, OpResult, RequestRef, START, TcBatchConf,
+        TcBatchReq,
+    },
 };
 use apus_types::{
     Chain, ColumnType, Epoch, ErrorCode, IndexNo, NodeId, RowLayout, TableId, Value,
@@ -117,7 +120,7 @@ impl TransactionCoordinator {
         assert!(trans.request.outstanding == 0, "{} takes a batch amid another", trans.id);
         trans.begin_request(req.request, Asked::Batch);
         trans.request.flags = req.flags;
-        trans.durable |= req.flags & DURABLE != 0;
+        trans.durable |= req.flags & DURABLE != 0 || req.flags & DURABLE_IF_SAVED != 0 && self.held.is_saved();
         trans.wrote |= writes;
         trans.request.savepoint = req.savepoint;
         trans.request.lock_wait_ms = req.lock_wait_ms;
@@ -166,6 +169,8 @@ impl TransactionCoordinator {
                 return Err((ErrorCode::Overload, req.flags & START != 0));
             }
         }
+        let asks_where_saved = req.flags & DURABLE_IF_SAVED != 0;
+        let unsaved = if asks_where_saved { self.held.refusal_where_saved() } else { None };
         if req.flags & START != 0 {
             if !self.clients.owns(from, req.trans) {
                 return Err((ErrorCode::ProtocolViolation, true));
@@ -180,7 +185,7 @@ impl TransactionCoordinator {
             if self.find(req.trans, ctx).is_some() {
                 return Err((ErrorCode::ProtocolViolation, false));
             }
-            if let Some(code) = self.held.refusal(req.flags & DURABLE != 0).filter(|_| writes) {
+            if let Some(code) = self.held.refusal(req.flags & DURABLE != 0).filter(|_| writes).or(unsaved) {
                 return Err((code, true));
             }
             return Ok(self.transactions.create(req.trans, Some(from), self.view.generation, ctx.now()));
@@ -196,6 +201,9 @@ impl TransactionCoordinator {
         // What begins to write may wait for a disk that is not there.
         let begins = writes && !trans.wrote;
         if let Some(code) = self.held.refusal(trans.durable || req.flags & DURABLE != 0).filter(|_| begins) {
+            return Err((code, false));
+        }
+        if let Some(code) = unsaved {
             return Err((code, false));
         }
         Ok(at)

@@ -38,6 +38,8 @@ struct Batch {
 pub(super) struct Held {
     /// Every member has a disk, so that epochs become restorable.
     saves: bool,
+    /// Some member has none, and nothing ever was restorable as far as this process knows.
+    is_diskless: bool,
     restorable: Epoch,
     /// The cluster's class is `disk`.
     always: bool,
@@ -58,6 +60,14 @@ impl Held {
         } else {
             (self.answers >= HELD_MAX || self.bytes >= HELD_BYTES_MAX).then_some(ErrorCode::Overload)
         }
+    }
+    /// Why a batch that asks for the disk where there are some is not taken. Where epochs have become restorable, all are to; a process that has heard of none yet does not know.
+    pub fn refusal_where_saved(&self) -> Option<ErrorCode> {
+        if self.saves { self.refusal(true) } else { (!self.is_diskless).then_some(ErrorCode::NoDisk) }
+    }
+    /// Whether a transaction that asks for the disk where there are some waits for it.
+    pub fn is_saved(&self) -> bool {
+        !self.is_diskless
     }
     /// Whether the answer to a commit has to wait.
     pub fn waits(&self, asks: bool, epoch: Epoch) -> bool {
@@ -126,6 +136,9 @@ impl TransactionCoordinator {
     /// A round of epochs tells what is on all disks.
     pub(super) fn on_restorable(&mut self, order: &EpochOrd, ctx: &mut Context<'_>) {
         self.held.saves = order.saves;
+        // Of a new view's president the first round does not know yet.
+        let is_known = order.saves || order.round > 2;
+        self.held.is_diskless = (self.held.is_diskless || is_known) && !order.saves && self.held.restorable == Epoch(0);
         if order.restorable > self.held.restorable {
             self.held.restorable = order.restorable;
             self.held.release(ctx);

@@ -12,6 +12,7 @@ use apus_client::Client;
 use apus_workload::bank::{self, Holdings};
 
 use super::{
+    branches::Desk,
     teller::{self, BALANCE, Floor},
     watcher,
 };
@@ -45,6 +46,7 @@ impl Bank {
             terms: bank::Terms { seed: settings.seed, accounts: settings.accounts, balance: BALANCE },
             pause_max_ns: settings.pause_max_ns,
             class: settings.table_class(),
+            desk: Rc::new(Desk::new(settings.branches)),
             ..Floor::default()
         };
         Bank { floor: Rc::new(floor), tellers_per_client: settings.tellers_per_client, clients: BTreeSet::new() }
@@ -75,7 +77,13 @@ impl Workload for Bank {
             let (client, floor) = (client.clone(), self.floor.clone());
             actor.spawn(async move {
                 match teller::open(&client, &floor.terms, floor.class).await {
-                    Ok(tables) => *floor.tables.borrow_mut() = Some(tables),
+                    Ok(tables) => {
+                        let changed = [&tables.accounts, &tables.transfers].into_iter().chain(&tables.latest);
+                        match floor.desk.open(&client, changed).await {
+                            Ok(()) => *floor.tables.borrow_mut() = Some(tables),
+                            Err(error) => floor.violation(format!("there are no tables of branches: {error}")),
+                        }
+                    }
                     Err(error) => floor.violation(format!("the accounts cannot be opened: {error}")),
                 }
             });
@@ -86,6 +94,11 @@ impl Workload for Bank {
         }
         actor.spawn(watcher::watch(self.floor.clone(), client.clone(), clock.clone(), number));
         actor.spawn(teller::audit(self.floor.clone(), client.clone(), clock.clone(), number));
+        if self.floor.desk.is_open {
+            let floor = self.floor.clone();
+            let violation = move |text| floor.violation(text);
+            actor.spawn(self.floor.desk.clone().tidy(client.clone(), clock.clone(), violation));
+        }
         self.clients.insert(number);
     }
     fn lost(&mut self, number: u64) {
@@ -93,6 +106,7 @@ impl Workload for Bank {
         for teller in self.tellers(number) {
             self.floor.working.borrow_mut().remove(&teller);
             self.floor.doing.borrow_mut().remove(&teller);
+            self.floor.desk.lost(teller);
             // Nobody knows what became of what it was about.
             if let Some(id) = self.floor.begun.borrow_mut().remove(&teller) {
                 self.floor.unresolved.borrow_mut().push(id);
@@ -111,7 +125,10 @@ impl Workload for Bank {
         self.floor.shut.set(shut);
     }
     fn at_rest(&self) -> Result<(), String> {
-        if self.floor.working.borrow().is_empty() { Ok(()) } else { Err(format!("{:?}", self.floor.doing.borrow())) }
+        if !self.floor.working.borrow().is_empty() {
+            return Err(format!("{:?}", self.floor.doing.borrow()));
+        }
+        if self.floor.desk.is_empty() { Ok(()) } else { Err(self.floor.desk.describe()) }
     }
     fn read(&mut self) {
         self.floor.audits.set(self.floor.audits.get() + 1);

@@ -18,6 +18,7 @@ use apus_signal::{
 };
 use apus_types::{Column, ColumnType, ErrorClass, ErrorCode, PartitionId, TableSchema, Value, key, schema::Durability};
 
+use super::branches::Desk;
 use crate::{
     Clock, NativeClient,
     drill::{Judgement, Workload},
@@ -66,6 +67,8 @@ pub(super) struct Hall {
     moment: Cell<u64>,
     /// Readings asked for, and the last one that each client has done.
     readings: Cell<u64>,
+    /// Some transactions are prepared first.
+    pub desk: Rc<Desk>,
     read: RefCell<BTreeMap<u64, u64>>,
 }
 
@@ -201,14 +204,23 @@ pub(super) struct Crew<P> {
 
 impl<P: Play> Crew<P> {
     pub fn new(settings: &Settings, play: impl FnOnce(Rc<Hall>) -> P) -> Crew<P> {
-        Crew::of(settings, settings.tellers_per_client, play)
+        Crew::with_desk(settings, settings.tellers_per_client, Desk::new(settings.branches), play)
     }
-    /// With so many members of each client.
+    /// With so many members of each client, beside another workload.
     pub fn of(settings: &Settings, members_per_client: u64, play: impl FnOnce(Rc<Hall>) -> P) -> Crew<P> {
+        Crew::with_desk(settings, members_per_client, Desk::default(), play)
+    }
+    fn with_desk(
+        settings: &Settings,
+        members_per_client: u64,
+        desk: Desk,
+        play: impl FnOnce(Rc<Hall>) -> P,
+    ) -> Crew<P> {
         let hall = Hall {
             seed: settings.seed,
             tables: RefCell::new(Rc::new([])),
             class: settings.table_class(),
+            desk: Rc::new(desk),
             ..Hall::default()
         };
         let hall = Rc::new(hall);
@@ -235,7 +247,7 @@ impl<P: Play> Workload for Crew<P> {
         if number == 0 {
             let (play, hall, client) = (self.play.clone(), self.hall.clone(), client.clone());
             actor.spawn(async move {
-                match open(&*play, hall.class, &client).await {
+                match open(&*play, &hall, &client).await {
                     Ok(tables) => {
                         *hall.tables.borrow_mut() = tables;
                         hall.open.set(true);
@@ -259,6 +271,11 @@ impl<P: Play> Workload for Crew<P> {
             actor.spawn(member(teller, 1).work(self.play.clone()));
         }
         actor.spawn(member(number, 2).serve_readings(self.play.clone()));
+        if self.hall.desk.is_open {
+            let hall = self.hall.clone();
+            let violation = move |text| hall.violation(text);
+            actor.spawn(self.hall.desk.clone().tidy(client.clone(), clock.clone(), violation));
+        }
         self.clients.insert(number);
     }
     fn lost(&mut self, number: u64) {
@@ -267,6 +284,7 @@ impl<P: Play> Workload for Crew<P> {
         for member in self.members(number) {
             self.hall.working.borrow_mut().remove(&member);
             self.hall.doing.borrow_mut().remove(&member);
+            self.hall.desk.lost(member);
             self.play.died(member);
         }
     }
@@ -281,7 +299,10 @@ impl<P: Play> Workload for Crew<P> {
         self.hall.shut.set(shut);
     }
     fn at_rest(&self) -> Result<(), String> {
-        if self.hall.working.borrow().is_empty() { Ok(()) } else { Err(format!("{:?}", self.hall.doing.borrow())) }
+        if !self.hall.working.borrow().is_empty() {
+            return Err(format!("{:?}", self.hall.doing.borrow()));
+        }
+        if self.hall.desk.is_empty() { Ok(()) } else { Err(self.hall.desk.describe()) }
     }
     fn read(&mut self) {
         self.hall.readings.set(self.hall.readings.get() + 1);
@@ -325,14 +346,14 @@ pub(super) fn number(table: &TableSchema, row: &[u8], column: u16) -> Option<u64
     }
 }
 
-async fn open<P: Play>(play: &P, class: Durability, client: &Client) -> Result<Rc<[TableSchema]>, ClientError> {
+async fn open<P: Play>(play: &P, hall: &Hall, client: &Client) -> Result<Rc<[TableSchema]>, ClientError> {
     client.ready().await?;
     let mut tables = play.tables();
     let collation = tables.first().map_or(0, |t| u32::from(t.collation.id()));
     let name = tables.first().map_or(DATABASE, |t| &t.database).to_owned();
     client.schema_change(Change::CreateDatabase(DatabaseMessage { name, collation })).await?;
     for table in &mut tables {
-        table.durability = class;
+        table.durability = hall.class;
         client.schema_change(Change::CreateTable(TableMessage::from(&*table))).await?;
     }
     let dictionary = client.dictionary(0).await?.unwrap_or_default();
@@ -342,6 +363,7 @@ async fn open<P: Play>(play: &P, class: Durability, client: &Client) -> Result<R
         let found = found.ok_or_else(|| ClientError::with_detail(ErrorCode::TableNotFound, table.name.clone()))?;
         *table = TableSchema::try_from(found)?;
     }
+    hall.desk.open(client, &tables).await?;
     play.fill(client, &tables).await?;
     Ok(tables.into())
 }

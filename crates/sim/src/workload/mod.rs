@@ -3,6 +3,7 @@
 mod acked_set;
 mod append;
 pub mod bank;
+mod branches;
 mod changer;
 mod churn;
 mod crew;

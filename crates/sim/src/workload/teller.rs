@@ -4,9 +4,10 @@
 use std::{
     cell::{Cell, RefCell},
     collections::{BTreeMap, BTreeSet},
+    rc::Rc,
 };
 
-use apus_client::{Client, ClientError, CommitToken, Outcome};
+use apus_client::{Client, ClientError, CommitToken, Outcome, Transaction};
 use apus_kernel::Random;
 use apus_signal::{
     dict::{Change, DatabaseMessage},
@@ -15,6 +16,7 @@ use apus_signal::{
 use apus_types::{Epoch, ErrorClass, ErrorCode, TableSchema, schema::Durability};
 use apus_workload::bank::{self, Fate, Holdings, Stage, Tables, Transfer, World};
 
+use super::branches::Desk;
 use crate::Clock;
 
 /// Of each account at the beginning.
@@ -61,6 +63,8 @@ pub struct Floor {
     pub findings: RefCell<BTreeMap<u64, Finding>>,
     /// What each teller is doing, for whoever wonders why it does not end.
     pub doing: RefCell<BTreeMap<u64, String>>,
+    /// Some transfers are prepared first.
+    pub(super) desk: Rc<Desk>,
 }
 
 impl Floor {
@@ -128,6 +132,8 @@ pub async fn audit(floor: std::rc::Rc<Floor>, client: Client, clock: Clock, numb
 /// One teller's view of the floor.
 struct Counter<'a> {
     floor: &'a Floor,
+    /// Of what is done with branches.
+    random: RefCell<Random>,
     client: &'a Client,
     clock: &'a Clock,
     number: u64,
@@ -164,6 +170,21 @@ impl World for Counter<'_> {
             Stage::Ended(fate) => self.doing(format!("{fate:?}")),
         }
     }
+    fn commits(&self, transfer: &Transfer) -> bool {
+        self.floor.desk.is_open && transfer.id.is_multiple_of(3)
+    }
+    async fn commit(
+        &self,
+        transaction: &mut Transaction,
+        transfer: &Transfer,
+        savepoint: u32,
+    ) -> Result<(), ClientError> {
+        self.doing(format!("prepares {transfer:?}"));
+        let mut random = Random::new(self.random.borrow_mut().next_u64());
+        let violation = |text| self.floor.violation(text);
+        let at = (self.client, self.clock);
+        self.floor.desk.see_through(at, &mut random, transaction, savepoint, self.number, violation).await
+    }
     fn violation(&self, text: String) {
         self.floor.violation(text);
     }
@@ -188,7 +209,8 @@ pub async fn work(floor: std::rc::Rc<Floor>, client: Client, clock: Clock, numbe
     }
     let random = Random::new(floor.terms.seed ^ (number + 1));
     let mut teller = bank::Teller::new(client.clone(), tables, LOCK_WAIT_MS, random);
-    let counter = Counter { floor: &floor, client: &client, clock: &clock, number };
+    let branches = RefCell::new(Random::new(floor.terms.seed ^ 0x6272_616e ^ (number + 1)));
+    let counter = Counter { floor: &floor, random: branches, client: &client, clock: &clock, number };
     loop {
         if floor.shut.get() {
             floor.working.borrow_mut().remove(&number);

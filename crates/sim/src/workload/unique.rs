@@ -77,7 +77,9 @@ impl Items {
     ) -> Result<(), ClientError> {
         let mut now = Changes::new();
         let (mut ops, mut results) = (OpBatch::new(), Results::new());
-        for savepoint in 1..2 + random.below(3) as u32 {
+        let statements = 1..2 + random.below(3) as u32;
+        let end = statements.end;
+        for savepoint in statements {
             let before = now.clone();
             ops.clear();
             for _ in 0..1 + random.below(3) {
@@ -96,6 +98,12 @@ impl Items {
                 }
                 Err(error) => return Err(error),
             }
+        }
+        if self.hall.desk.is_open && random.one_in(2) {
+            member.doing("prepares changes of its rows".to_owned());
+            let violation = |text| self.hall.violation(text);
+            let at = (&member.client, &member.clock);
+            return self.hall.desk.see_through(at, random, transaction, end, member.number, violation).await;
         }
         transaction.commit().await?;
         Ok(())

@@ -2,6 +2,7 @@
 
 mod anew;
 mod bank;
+mod branches;
 mod catalogue;
 mod churn;
 mod common;

@@ -41,12 +41,13 @@ const STATIC: [(&str, u8); 30] = [
 ];
 
 /// Dynamic ones that mean something here.
-const DYNAMIC: [(&str, u8); 5] = [
+const DYNAMIC: [(&str, u8); 6] = [
     ("CONNECTION_ADMIN", 32),
     ("ROLE_ADMIN", 36),
     ("SET_ANY_DEFINER", 33),
     ("SYSTEM_USER", 34),
     ("SYSTEM_VARIABLES_ADMIN", 35),
+    ("XA_RECOVER_ADMIN", 37),
 ];
 
 const fn bit(number: u8) -> Privileges {
@@ -83,13 +84,14 @@ impl Privileges {
     pub const SYSTEM_USER: Privileges = bit(34);
     pub const SYSTEM_VARIABLES_ADMIN: Privileges = bit(35);
     pub const ROLE_ADMIN: Privileges = bit(36);
+    pub const XA_RECOVER_ADMIN: Privileges = bit(37);
     pub const EVENT: Privileges = bit(25);
     pub const TRIGGER: Privileges = bit(26);
     /// WITH GRANT OPTION: all that one has at that level may be given on.
     pub const GRANT_OPTION: Privileges = bit(63);
 
     /// What ALL means at each level.
-    pub const GLOBAL: Privileges = Privileges(0x1f_3fff_ffff);
+    pub const GLOBAL: Privileges = Privileges(0x3f_3fff_ffff);
     /// All but the dynamic ones.
     pub const ALL_STATIC: Privileges = Privileges(0x3fff_ffff);
     pub const ON_DATABASE: Privileges = Privileges(
@@ -151,7 +153,7 @@ mod tests {
 
     #[test]
     fn levels_have_their_privileges() {
-        assert_eq!(Privileges::GLOBAL.names().len() + Privileges::GLOBAL.dynamic_names().len(), 35);
+        assert_eq!(Privileges::GLOBAL.names().len() + Privileges::GLOBAL.dynamic_names().len(), 36);
         assert_eq!(
             Privileges::ON_TABLE.names().join(","),
             "SELECT,INSERT,UPDATE,DELETE,CREATE,DROP,REFERENCES,INDEX,ALTER,CREATE VIEW,SHOW VIEW,TRIGGER"

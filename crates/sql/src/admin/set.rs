@@ -208,6 +208,10 @@ impl SqlEngine {
         session.forget_next_of(&name);
         session.note_variable(&name);
         if !was && session.env.variables.autocommit {
+            if let Err(e) = session.check_no_branch() {
+                session.env.variables.set(&name, Some(&Datum::Int(0)))?;
+                return Err(e);
+            }
             self.end_transaction(session, true).await?;
         }
         Ok(())

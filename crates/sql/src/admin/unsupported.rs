@@ -105,7 +105,6 @@ const REFUSED: &[(&[&str], &str)] = &[
     (&["purge"], "PURGE BINARY LOGS; there is no binary log"),
     (&["reset"], "RESET"),
     (&["uninstall"], "plugins"),
-    (&["xa"], "XA transactions"),
 ];
 
 impl SqlEngine {

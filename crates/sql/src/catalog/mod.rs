@@ -39,7 +39,7 @@ use crate::{
 };
 
 /// The database of the cluster's own tables.
-pub const SYSTEM_DATABASE: &str = "apus";
+pub use apus_types::claims::SYSTEM_DATABASE;
 
 /// A table and the hidden tables of its unique indexes, in the order of its indexes.
 #[derive(PartialEq, Debug)]

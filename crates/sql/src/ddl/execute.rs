@@ -79,6 +79,10 @@ impl SqlEngine {
             _ => true,
         };
         Box::pin(self.wait_for_read_locks(session, is_kept)).await?;
+        let catalog = self.catalog().await?;
+        let named = changed.iter().filter_map(|name| catalog.find(&name.database, &name.table));
+        let tables: Vec<_> = named.chain(catalog.tables_of(dropped).cloned()).collect();
+        Box::pin(self.wait_for_branches(session, &tables)).await?;
         match ddl {
             Ddl::CreateDatabase { name, if_not_exists, collation } => {
                 let change = Change::CreateDatabase(DatabaseMessage {
@@ -485,6 +489,7 @@ impl SqlEngine {
             return Err(errors::internal("unique index vanished"));
         };
         let schema = &table.schema;
+        self.check_no_claims(schema.id).await?;
         let mut request = ScanRequest::all(schema.id, schema.version);
         request.columns = Some(&schema.primary_key);
         request.batch_rows = FILL_BATCH;

@@ -1,6 +1,7 @@
 //! Statements that define: schemas, tables, indexes, constraints, views.
 
 pub(crate) mod alter;
+pub(crate) mod branches;
 pub(crate) mod copy;
 pub(crate) mod create_select;
 pub(crate) mod create_view;

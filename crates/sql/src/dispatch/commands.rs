@@ -85,6 +85,7 @@ impl Engine for SqlEngine {
             counts: [0; ALL],
             held: Held::default(),
             read_locks: Vec::new(),
+            branch: None,
             calls: Vec::new(),
             within: 0,
             in_use: Vec::new(),
@@ -230,6 +231,7 @@ impl Engine for SqlEngine {
     }
 
     async fn reset_connection(&self, session: &mut Session) -> Result<()> {
+        session.branch = None;
         self.end_transaction(session, false).await?;
         if !session.held.is_empty() {
             Box::pin(self.end_read_locks(session, |_| true)).await?;
@@ -297,6 +299,7 @@ impl Engine for SqlEngine {
     }
 
     async fn close(&self, mut session: Session) {
+        session.branch = None;
         let _ = self.end_transaction(&mut session, false).await;
     }
 }

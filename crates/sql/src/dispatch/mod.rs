@@ -6,6 +6,7 @@ pub mod digests;
 pub mod join_size;
 pub(crate) mod prepare;
 pub mod utility;
+mod xa;
 
 use std::{pin::pin, rc::Rc, time::Duration};
 
@@ -31,6 +32,7 @@ use crate::{
     server::{Mark, Output},
     session::{
         self, Fail, KeptPlan, Scratch, Session,
+        branch::Lost,
         engine::{ATTEMPTS_MAX, SqlEngine},
         read_locks::Kept,
     },
@@ -287,6 +289,7 @@ impl SqlEngine {
             Box::pin(self.check_join_size(session, catalog, plan, params)).await.map_err(|e| (e, false))?;
         }
         session.check_may_run(plan).map_err(|e| (e, false))?;
+        session.check_branch_runs(plan).map_err(|e| (e, false))?;
         if plan.changes_or_locks() && self.may_be_read_locked() {
             Box::pin(self.wait_to_write(session, plan)).await.map_err(|e| (e, false))?;
         }
@@ -391,6 +394,9 @@ impl SqlEngine {
                 }
                 let is_deadlock = matches!(&fail, Fail::Client(e) if e.code == ErrorCode::Deadlock);
                 let (error, again) = self.failed(session, fail, before, inside, had_transaction, nothing_sent).await;
+                if let Some(branch) = session.branch.as_mut().filter(|_| is_deadlock) {
+                    branch.lose(Lost::Deadlock);
+                }
                 if session.within > 0 && had_transaction && session.transaction.is_none() {
                     let aborted = || ClientError { aborted: true, ..ClientError::new(ErrorCode::TransactionAborted) };
                     session.lost_within.get_or_insert_with(aborted);
@@ -483,7 +489,13 @@ impl SqlEngine {
     }
 
     /// Ends the open transaction, and with it the locks of tables that began it.
+    ///
+    /// # Errors
+    /// 1399: it is a branch and would be committed. The cluster's.
     pub(crate) async fn end_transaction(&self, session: &mut Session, commit: bool) -> Result<()> {
+        if commit {
+            session.check_no_branch()?;
+        }
         let ended = self.end_transaction_only(session, commit).await;
         if !session.read_locks.is_empty() {
             Box::pin(self.end_read_locks(session, |lock| matches!(lock.kept, Kept::Tables(_)))).await?;
@@ -591,10 +603,11 @@ fn finds_what_waits(plan: &Plan) -> bool {
     }
 }
 
-/// A statement that MySQL does not prepare: LOAD, EXPLAIN FOR CONNECTION, and changes of procedures.
+/// A statement that MySQL does not prepare: LOAD, XA, EXPLAIN FOR CONNECTION, and changes of procedures.
 pub(crate) fn is_of_text_protocol(text: &[u8]) -> bool {
     let t = Tokens::new(&String::from_utf8_lossy(text.get(..64).unwrap_or(text)));
     t.peek_word("load")
+        || t.peek_word("xa")
         || token::is_explain_for_connection(&t)
         || (t.peek_word("drop") || t.peek_word("alter"))
             && ["procedure", "function", "trigger"].into_iter().any(|word| t.second_word(word))

@@ -40,6 +40,7 @@ impl SqlEngine {
             return Ok(false);
         }
         session.clear_warnings();
+        session.check_no_branch()?;
         let ended = if is("commit") { Counter::Commit } else { Counter::Rollback };
         self.count(session, if begins { Counter::Begin } else { ended });
         match begins {
@@ -110,6 +111,9 @@ impl SqlEngine {
             Box::pin(self.reset_persist(session, &mut t)).await?;
             return ok(session, out);
         }
+        if t.word("xa") {
+            return Box::pin(self.xa(session, &mut t, out)).await;
+        }
         unsupported::refuse(&t)?;
         let default = self.inherited(session, text).await?;
         if let Some(definition) = statement::parse(&mut t, text, default)? {
@@ -173,6 +177,7 @@ impl SqlEngine {
                 return Err(errors::not_supported("RELEASE of a session with its transaction"));
             }
             t.end()?;
+            session.check_no_branch()?;
             self.count(session, if commit { Counter::Commit } else { Counter::Rollback });
             let mode = Some(session.is_read_only()).filter(|_| session.in_transaction());
             self.end_transaction(session, commit).await?;

@@ -4,6 +4,7 @@ mod files;
 mod foreign_key;
 mod json;
 mod spill;
+pub(crate) mod xa;
 
 pub use files::*;
 pub use foreign_key::*;

@@ -80,7 +80,7 @@ const NAMES: [&str; COUNTERS] = [
 ];
 
 /// Statements that are told by their first words, in the order of [`OTHERS`], are counted behind the others.
-const OTHERS: [(&str, &str, &str); 44] = [
+const OTHERS: [(&str, &str, &str); 50] = [
     ("alter", "database", "Com_alter_db"),
     ("alter", "table", "Com_alter_table"),
     ("alter", "user", "Com_alter_user"),
@@ -125,6 +125,12 @@ const OTHERS: [(&str, &str, &str); 44] = [
     ("show", "warnings", "Com_show_warnings"),
     ("truncate", "", "Com_truncate"),
     ("unlock", "", "Com_unlock_tables"),
+    ("xa", "commit", "Com_xa_commit"),
+    ("xa", "end", "Com_xa_end"),
+    ("xa", "prepare", "Com_xa_prepare"),
+    ("xa", "recover", "Com_xa_recover"),
+    ("xa", "rollback", "Com_xa_rollback"),
+    ("xa", "start", "Com_xa_start"),
 ];
 
 /// Where a statement is counted that begins with these words.

@@ -10,3 +10,5 @@ pub mod hint;
 pub(crate) mod nesting;
 pub mod token;
 pub(crate) mod view_text;
+pub(crate) mod xa;
+pub mod xid;

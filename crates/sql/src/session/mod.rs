@@ -3,6 +3,7 @@
 pub(crate) mod account_limits;
 pub(crate) mod account_store;
 pub(crate) mod authorize;
+pub mod branch;
 pub(crate) mod characteristics;
 pub mod engine;
 pub mod locked_rows;
@@ -19,7 +20,12 @@ use apus_client::{ClientError, KeyList, OpBatch, Results, Rows, Snapshot, Transa
 use apus_types::{Epoch, TableId};
 
 use self::{
-    account_limits::Watch, locked_rows::OwnRows, read_locks::ReadLock, serializable_reads::Reads, user_lock::Held,
+    account_limits::Watch,
+    branch::{Branch, Lost},
+    locked_rows::OwnRows,
+    read_locks::ReadLock,
+    serializable_reads::Reads,
+    user_lock::Held,
 };
 use crate::{
     catalog::Catalog,
@@ -253,6 +259,8 @@ pub struct Session {
     pub held: Held,
     /// Each has a user lock of its name.
     pub read_locks: Vec<ReadLock>,
+    /// The branch that the open transaction is.
+    pub branch: Option<Branch>,
     /// Routines and triggers under way, the innermost last.
     pub calls: Vec<Called>,
     /// Statements that run something within them: triggers, functions.
@@ -345,7 +353,12 @@ impl Session {
     }
     /// Whether statements belong to a transaction that someone else ends.
     pub fn in_transaction(&self) -> bool {
-        self.explicit || !self.env.variables.autocommit || self.within > 0 || self.calls_own || self.is_own_transaction
+        self.explicit
+            || !self.env.variables.autocommit
+            || self.within > 0
+            || self.calls_own
+            || self.is_own_transaction
+            || self.branch.is_some()
     }
     /// What plain SELECTs read at: a snapshot in REPEATABLE READ and SERIALIZABLE transactions, otherwise (0) the latest committed rows.
     ///
@@ -362,7 +375,7 @@ impl Session {
     }
     pub fn status(&self) -> u16 {
         use crate::wire::status;
-        let active = self.explicit || self.transaction.is_some() && !self.calls_own;
+        let active = self.explicit || self.branch.is_some() || self.transaction.is_some() && !self.calls_own;
         u16::from(active) * status::IN_TRANS + u16::from(self.env.variables.autocommit) * status::AUTOCOMMIT
     }
     pub fn warn(&mut self, level: &'static str, code: u16, message: impl Into<String>) {
@@ -429,6 +442,9 @@ impl Session {
     /// The transaction is gone, by its end or by the cluster.
     pub fn forget_transaction(&mut self) {
         self.transaction = None;
+        if let Some(branch) = &mut self.branch {
+            branch.lose(Lost::Otherwise);
+        }
         self.explicit = false;
         self.read_only = None;
         self.locks_tables = false;

@@ -216,6 +216,7 @@ static DEFINITIONS: &[Definition] = &[
     fixed("version_compile_os", Type::Text, "Linux"),
     v("warning_count", ANY, "0", Scope::Told),
     n("wait_timeout", "28800", 1, YEAR),
+    fixed("xa_detach_on_prepare", Type::Bool, "1"),
     // MySQL's server.
     switch("big_tables", "0"),
     n("bulk_insert_buffer_size", "8388608", 0, MOST),

@@ -8,6 +8,7 @@ use std::{
 
 use super::{
     Variables,
+    branch_names::Names,
     definitions::{Scope, Type, find},
     kind_of, persisted, switch,
 };
@@ -54,6 +55,7 @@ pub struct Globals {
     pub(super) spill: Arc<Space>,
     /// Of SET PERSIST, as they are kept; `None`: they were not read yet.
     persisted: Mutex<Option<Vec<u8>>>,
+    pub(crate) branches: Arc<Names>,
 }
 
 impl Globals {

@@ -2,6 +2,7 @@
 //!
 //! `transaction_isolation`: READ UNCOMMITTED means READ COMMITTED.
 
+pub(crate) mod branch_names;
 mod definitions;
 mod globals;
 pub(crate) mod persisted;

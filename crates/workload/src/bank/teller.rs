@@ -48,6 +48,19 @@ pub trait World {
     /// A transfer that was rolled back is sent again.
     fn is_patient(&self) -> bool;
     fn at(&self, transfer: &Transfer, stage: Stage<'_>);
+    /// Whether [`World::commit`] commits this one.
+    fn commits(&self, _transfer: &Transfer) -> bool {
+        false
+    }
+    /// Commits a transaction that has used the numbers below `savepoint`, in a way of its own.
+    fn commit(
+        &self,
+        transaction: &mut Transaction,
+        _transfer: &Transfer,
+        _savepoint: u32,
+    ) -> impl Future<Output = Result<(), ClientError>> {
+        async { transaction.commit().await.map(|_| ()) }
+    }
     /// What should never have happened.
     fn violation(&self, text: String);
 }
@@ -103,7 +116,7 @@ impl Teller {
     async fn attempt(&mut self, transfer: &Transfer, world: &impl World) -> Fate {
         let mut transaction = self.client.begin();
         world.at(transfer, Stage::Executes);
-        let Err(error) = self.execute(&mut transaction, transfer).await else { return Fate::Committed };
+        let Err(error) = self.execute(&mut transaction, transfer, world).await else { return Fate::Committed };
         let token = transaction.token();
         world.at(transfer, Stage::RollsBack(&error));
         let _ = transaction.rollback().await;
@@ -127,8 +140,14 @@ impl Teller {
         }
     }
 
-    async fn execute(&mut self, transaction: &mut Transaction, t: &Transfer) -> Result<(), ClientError> {
+    async fn execute(
+        &mut self,
+        transaction: &mut Transaction,
+        t: &Transfer,
+        world: &impl World,
+    ) -> Result<(), ClientError> {
         let mut options = ExecOptions::autocommit(self.lock_wait_ms);
+        let by_world = world.commits(t);
         let computed = t.id % 4 >= 2;
         let [source, target] = if computed {
             let reading = ExecOptions { commit: false, ..options };
@@ -138,6 +157,7 @@ impl Teller {
         } else {
             [0, 0]
         };
+        options.commit &= !by_world;
         self.ops.clear();
         for (account, delta, balance) in [(t.source, -t.amount, source), (t.target, t.amount, target)] {
             encode_key(account, &mut self.key);
@@ -155,10 +175,11 @@ impl Teller {
         self.ops.push(&self.tables.transfers, OpKind::Insert, 0, &self.key, &self.value)?;
         self.replace_latest(t)?;
         transaction.execute(&self.ops, options, &mut self.results).await?;
-        if !options.commit {
-            transaction.commit().await?;
+        match options.commit {
+            true => Ok(()),
+            false if by_world => world.commit(transaction, t, options.savepoint + 1).await,
+            false => transaction.commit().await.map(|_| ()),
         }
-        Ok(())
     }
 
     fn replace_latest(&mut self, t: &Transfer) -> Result<(), ClientError> {

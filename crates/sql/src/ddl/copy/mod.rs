@@ -126,6 +126,7 @@ impl SqlEngine {
         let catalog = self.fetch_catalog().await?;
         let copy = catalog.copies.find(&old.schema.database, number).cloned().ok_or_else(overtaken)?;
         let closed = next_version(&catalog, &old.schema, 1).ok_or_else(overtaken)?;
+        self.check_no_claims(old.schema.id).await?;
         let mut named = copy.schema.clone();
         named.name.clone_from(&old.schema.name);
         let new = Rc::new(Table::new(named, copy.hidden.clone()));

@@ -53,6 +53,7 @@ impl SqlEngine {
     async fn look_at_rows(&self, session: &mut Session, name: &TableName, key: &str) -> Result<(u64, u64)> {
         let catalog = self.fetch_catalog().await?;
         let table = catalog.table(&name.database, &name.table)?;
+        self.check_no_claims(table.schema.id).await?;
         let rules = catalog.rules(table.schema.id).ok_or_else(|| errors::internal("a foreign key vanished"))?;
         let parents = rules.parents.iter().filter(|r| r.key.name.eq_ignore_ascii_case(key)).cloned().collect();
         let rules = Rules { parents, children: Vec::new(), is_cyclic: false };

@@ -77,6 +77,15 @@ impl SqlEngine {
             }
             return Err(Fail::Sql(e));
         }
+        self.look_before_end(session).await?;
+        Ok(exec::commit(session).await?)
+    }
+
+    /// Before the open transaction is committed, or prepared: what it has read is still so, and others are kept from changing it until it ends.
+    ///
+    /// # Errors
+    /// `Deadlock`: it is not, and the transaction is rolled back.
+    pub(crate) async fn look_before_end(&self, session: &mut Session) -> Done<()> {
         if session.reads.are_kept()
             && let Err(e) = Box::pin(self.validate(session)).await
         {
@@ -85,7 +94,7 @@ impl SqlEngine {
             }
             return Err(e);
         }
-        Ok(exec::commit(session).await?)
+        Ok(())
     }
 
     async fn validate(&self, session: &mut Session) -> Done<()> {
