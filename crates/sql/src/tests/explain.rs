@@ -80,7 +80,7 @@ fn trees_say_what_is_done() {
             "SELECT k FROM sbtest1 WHERE k IN (SELECT n FROM pair)",
             "-> Nested loop inner join\n    -> Table scan on <subquery2>\n        -> Materialize with deduplication\n            \
              -> Table scan on <temporary>\n                -> Temporary table with deduplication\n                    \
-             -> Deduplication in data nodes\n                        -> Table scan on pair\n    -> Index lookup on sbtest1 using k_1 (k = `<subquery2>`.n)\n",
+             -> Table scan on pair\n    -> Index lookup on sbtest1 using k_1 (k = `<subquery2>`.n)\n",
         ),
         (
             "VALUES ROW(1)",
