@@ -1,4 +1,5 @@
 //! Groupings, states and filters that others made of nothing, and good ones with mistakes: refused, or run without harm.
+#![expect(clippy::disallowed_methods, reason = "a test that is run by hand for longer")]
 
 use apus_eval::{
     fixed::{Program, Step},

@@ -152,6 +152,7 @@ fn held(c: &mut Cluster, node: NodeId, id: TransId, rows_max: u32) -> Vec<(Vec<u
                 columns: None,
                 partitions: &partitions,
                 aggregates: &[],
+                grouping: &[],
                 filter: &[],
             };
             spec.encode(out);

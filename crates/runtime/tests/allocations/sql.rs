@@ -6,8 +6,7 @@ use apus_client::Client;
 use apus_sql::{
     catalog::auto_increment::AutoIncrement,
     server::{Collected, ConnectionInfo, Engine, Registry},
-    session::{Session, engine::SqlEngine, user_lock::UserLocks},
-    variables::Globals,
+    session::{Session, engine::SqlEngine},
     wire::{ParamValue, capability},
 };
 

@@ -863,7 +863,7 @@ fn table_status(t: &Table, fault: Option<&str>, size: Option<&Size>) -> Vec<Opti
         return row;
     }
     let engine = if s.engine.is_empty() { "InnoDB" } else { &s.engine };
-    let mut row = [&s.name, engine, "10", "Dynamic"].map(|cell| text(cell)).to_vec();
+    let mut row = [&s.name, engine, "10", "Dynamic"].map(text).to_vec();
     let told = size.map(|size| [size.rows, size.average, size.data, 0, size.indexes, 0].map(|n| text(n.to_string())));
     row.extend(told.unwrap_or([const { None }; 6]));
     row.push(size.and_then(|size| size.next).and_then(|next| text(next.to_string())));
