@@ -24,10 +24,11 @@ CREATE TABLE sums (id INT PRIMARY KEY, total BIGINT NOT NULL);
 INSERT INTO sums VALUES (1, 0);
 DELIMITER $$
 CREATE PROCEDURE folded() BEGIN
-  DECLARE this BIGINT;
+  DECLARE this, last BIGINT;
   START TRANSACTION;
-  SELECT COALESCE(SUM(v), 0) INTO this FROM source FOR UPDATE;
-  DELETE FROM source;
+  -- What is inserted meanwhile has a higher number: FOR UPDATE locks rows that are there.
+  SELECT COALESCE(SUM(v), 0), COALESCE(MAX(id), 0) INTO this, last FROM source FOR UPDATE;
+  DELETE FROM source WHERE id <= last;
   UPDATE sums SET total = total + this WHERE id = 1;
   COMMIT;
 END$$

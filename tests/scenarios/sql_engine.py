@@ -253,9 +253,6 @@ def table_locks(t, connect):
         a("UNLOCK TABLES")
         refused(a.cursor, "LOCK TABLES l READ, t WRITE", 1235)
         refused(a.cursor, "LOCK TABLES nowhere READ", 1146)
-        refused(a.cursor, "LOCK INSTANCE FOR BACKUP", 1235)
-        refused(a.cursor, "FLUSH TABLES WITH READ LOCK", 1235)
-        refused(a.cursor, "FLUSH LOCAL TABLES l, t FOR EXPORT", 1235)
         for harmless in ("FLUSH TABLES", "FLUSH PRIVILEGES", "FLUSH LOGS", "FLUSH TABLES l"):
             a(harmless)
     with t.case("KILL QUERY and max_execution_time end a wait for a lock outside of a transaction"):
