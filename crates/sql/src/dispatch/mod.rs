@@ -347,7 +347,9 @@ impl SqlEngine {
             Plan::Into(into) => into::select(cluster, session, s, into, params).await.map(|c| (0, Some(c))),
             Plan::Insert(p) => pin!(insert::insert(cluster, session, s, p, params, rows)).await.map(|c| (0, Some(c))),
             Plan::Update(p) => pin!(change::update(cluster, session, s, p, params)).await.map(|c| (0, Some(c))),
-            Plan::Change(p) => change_joined::change(cluster, session, s, p, params).await.map(|c| (0, Some(c))),
+            Plan::Change(p) => {
+                Box::pin(change_joined::change(cluster, session, s, p, params)).await.map(|c| (0, Some(c)))
+            }
             Plan::Delete(p) => pin!(change::delete(cluster, session, s, p, params)).await.map(|c| (0, Some(c))),
         };
         session.in_use.truncate(in_use);

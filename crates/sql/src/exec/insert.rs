@@ -67,7 +67,7 @@ async fn inserted(
         }
         Source::Select(select) => {
             session.env.changes_rows.set(true);
-            let mut rows = query::collect(cluster, session, select, params).await?;
+            let mut rows = Box::pin(query::collect(cluster, session, select, params)).await?;
             for row in rows.iter_mut().filter(|_| !plan.latin1.is_empty()) {
                 session.env.breathe(1).await?;
                 for &at in &plan.latin1 {

@@ -123,7 +123,8 @@ impl<E: Engine> Connection<E> {
         let kill = self.slot.kill.clone();
         let logged_in = {
             let mut killed = pin!(kill.notified());
-            let mut log_in = pin!(timeout(limit, self.log_in(&mut stream)));
+            // A login is larger than any command, and its room is given back.
+            let mut log_in = Box::pin(timeout(limit, self.log_in(&mut stream)));
             poll_fn(|cx| match killed.as_mut().poll(cx) {
                 Poll::Ready(()) => Poll::Ready(None),
                 Poll::Pending => log_in.as_mut().poll(cx).map(|done| done.ok().and_then(Result::ok)),
@@ -135,7 +136,7 @@ impl<E: Engine> Connection<E> {
         let mut open = Some(&mut session);
         while let Some(current) = open.take() {
             if self.commands(&mut stream, current).await == Flow::ChangeUser
-                && let Ok(Ok(next)) = timeout(limit, self.change_user(&mut stream)).await
+                && let Ok(Ok(next)) = Box::pin(timeout(limit, self.change_user(&mut stream))).await
             {
                 let previous = std::mem::replace(current, next);
                 self.engine.close(previous).await;

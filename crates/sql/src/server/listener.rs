@@ -249,12 +249,9 @@ fn run_worker<E: Engine>(
         // Ends when the acceptor has ended and dropped the sender.
         while let Some((stream, slot)) = receiver.recv().await {
             let id = slot.id;
-            let connection = Connection::new(shared.clone(), engine.clone(), slot);
-            let task = tokio::task::spawn_local(async move {
-                if let Ok(stream) = tokio::net::TcpStream::from_std(stream) {
-                    connection.serve(stream).await;
-                }
-            });
+            let Ok(stream) = tokio::net::TcpStream::from_std(stream) else { continue };
+            // Made here: a block around it would keep room for the connection twice.
+            let task = tokio::task::spawn_local(Connection::new(shared.clone(), engine.clone(), slot).serve(stream));
             tokio::task::spawn_local(async move {
                 if let Err(error) = task.await
                     && error.is_panic()
