@@ -22,6 +22,7 @@ use super::{
 use crate::{
     errors::{self, Result},
     plan::Plan,
+    wire::SqlError,
 };
 
 /// Between two looks at whether who has a lock still lives.
@@ -232,7 +233,12 @@ impl SqlEngine {
     pub(crate) async fn wait_to_write(&self, session: &mut Session, plan: &Plan) -> Result<()> {
         let is_locking = plan.reading().and_then(|select| select.lock.as_ref()).is_some_and(|lock| lock.exclusive);
         let schemas = || plan.written().chain(plan.tables().filter(|_| is_locking)).map(|table| &table.schema);
-        self.wait_for_read_locks(session, |kept| schemas().any(|t| kept.has_table(&t.database, &t.name))).await
+        let waited = self.wait_for_read_locks(session, |kept| schemas().any(|t| kept.has_table(&t.database, &t.name)));
+        match waited.await {
+            // What became of an open transaction is for its statement to say; COMMIT looks again.
+            Err(e) if session.has_begun() && !is_of_locks(&e) => Ok(()),
+            waited => waited,
+        }
     }
 
     /// Before a definition.
@@ -246,13 +252,35 @@ impl SqlEngine {
     /// Before what a transaction has written is committed.
     ///
     /// # Errors
-    /// As [`wait_for_read_locks`](Self::wait_for_read_locks).
+    /// As [`wait_for_read_locks`](Self::wait_for_read_locks). If the cluster does not answer the transaction is rolled back: 1213.
     #[cold]
     pub(crate) async fn wait_to_commit(&self, session: &mut Session) -> Result<()> {
-        let catalog = self.catalog().await?;
-        let tables = catalog.names_of(&session.wrote);
-        self.wait_for_read_locks(session, |kept| tables.iter().any(|(d, t)| kept.has_table(d, t))).await
+        let waited = match self.catalog().await {
+            Ok(catalog) => {
+                let tables = catalog.names_of(&session.wrote);
+                self.wait_for_read_locks(session, |kept| tables.iter().any(|(d, t)| kept.has_table(d, t))).await
+            }
+            Err(e) => Err(e),
+        };
+        match waited {
+            Err(e) if !is_of_locks(&e) => {
+                if let Some(mut transaction) = session.transaction.take() {
+                    let _ = transaction.rollback().await;
+                }
+                session.forget_transaction();
+                Err(errors::from_code(
+                    ErrorCode::Deadlock,
+                    &format!("rolled back, for nobody could tell whether a read lock is held: {}", e.message),
+                ))
+            }
+            waited => waited,
+        }
     }
+}
+
+/// A lock is in the way, or the statement was told to end; anything else is the cluster's.
+fn is_of_locks(error: &SqlError) -> bool {
+    matches!(error.errno, 1205 | 1223 | 1317 | 3024)
 }
 
 #[cfg(test)]
