@@ -308,7 +308,8 @@ fn plans() {
         ("SELECT n, COUNT(*) FROM pair GROUP BY n WITH ROLLUP", "range(0) =0 -- group"),
         ("SELECT n + 1, COUNT(*) FROM pair GROUP BY n + 1", "range(0) =0 -- group"),
         ("SELECT n, MAX(b) FROM pair GROUP BY n", "range(0) =0 -- group"),
-        ("SELECT n, SUM(n + 1) FROM pair GROUP BY n", "range(0) =0 -- group"), // BIGINT overflows
+        ("SELECT n, SUM(n + 1) FROM pair GROUP BY n", "range(0) =0 -- group pushdown"),
+        ("SELECT n, SUM(c + 1) FROM pair GROUP BY n", "range(0) =0 -- group"), // BIGINT overflows
         ("SELECT n, SUM(n * 1.5), COUNT(DISTINCT d) FROM pair GROUP BY n", "range(0) =0 -- group pushdown"),
         ("SELECT COUNT(*) FROM pair WHERE a = 1 AND b = 'x'", "pk x1 group pushdown"),
         ("SELECT COUNT(*) FROM pair WHERE n + 1 > 3", "range(0) =0 -- filter group"),
