@@ -39,8 +39,9 @@ pub(super) struct Saves {
     sent: u64,
     /// Something was written since the last save began.
     dirty: bool,
-    /// The newest epoch that somebody waits for, and one below which nobody waits for any that is not restorable.
+    /// The newest epoch that somebody waits for.
     wanted: Epoch,
+    /// Nobody waits for an epoch below it that is not restorable: a save of one would serve nobody.
     first_wanted: Epoch,
     /// The cluster ends when this one is restorable.
     last: Option<Epoch>,
@@ -104,7 +105,8 @@ impl Saves {
     pub fn paces(&self) -> bool {
         !self.refused
     }
-    fn is_wanted(&mut self, epoch: Epoch) {
+    /// Somebody waits for this epoch from now on.
+    fn want(&mut self, epoch: Epoch) {
         let first = if self.wanted > self.restorable { self.first_wanted.min(epoch) } else { epoch };
         (self.first_wanted, self.wanted) = (first, self.wanted.max(epoch));
     }
@@ -145,7 +147,7 @@ impl Distribution {
             return;
         }
         // No commit is above the newest epoch; who says so would have every round hurry for ever.
-        self.saves.is_wanted(hurry.epoch.min(ctx.epoch()));
+        self.saves.want(hurry.epoch.min(ctx.epoch()));
         self.plan_save(ctx);
         self.plan_round(ctx);
     }
@@ -327,5 +329,41 @@ impl Distribution {
         let Some(Taking { save, president, refused, .. }) = &self.saves.taking else { return };
         let kind = if *refused { Kind::GcpSaveRef } else { Kind::GcpSaveConf };
         ctx.send(BlockRef::new(*president, BlockId::Dih, 0), kind, |b| save.encode(b));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn waited_for(epochs: &[u64]) -> Saves {
+        let mut saves = Saves { possible: true, ..Saves::default() };
+        epochs.iter().for_each(|epoch| saves.want(Epoch(*epoch)));
+        saves
+    }
+
+    #[test]
+    fn one_epoch_is_completed_ahead_of_a_save_and_no_more() {
+        let mut saves = waited_for(&[5]);
+        assert!(saves.wants_round(Epoch(4)) && !saves.wants_round(Epoch(5)), "a lone commit");
+        (saves.epoch, saves.missing) = (Epoch(5), vec![NodeId(1)]);
+        saves.want(Epoch(6));
+        saves.want(Epoch(7));
+        assert!(saves.wants_round(Epoch(5)) && !saves.wants_round(Epoch(6)), "6 is complete while 5 is saved, 7 waits");
+        saves.missing.clear();
+        saves.restorable = Epoch(5);
+        assert!(saves.wants_round(Epoch(6)), "5 is to be told");
+        saves.announced = Epoch(5);
+        assert!(saves.wants_round(Epoch(6)) && !saves.wants_round(Epoch(7)), "for 7");
+    }
+
+    #[test]
+    fn the_first_that_is_waited_for_is_known_until_it_is_restorable() {
+        let mut saves = waited_for(&[7, 5, 6]);
+        assert_eq!((saves.first_wanted, saves.wanted), (Epoch(5), Epoch(7)));
+        saves.restorable = Epoch(7);
+        saves.want(Epoch(9));
+        assert_eq!((saves.first_wanted, saves.wanted), (Epoch(9), Epoch(9)));
+        assert!(waited_for(&[]).paces() && !Saves { refused: true, ..Saves::default() }.paces());
     }
 }

@@ -192,3 +192,15 @@ fn snapshots_are_limited_in_number_and_age() {
     c.run_ms(2000);
     assert!(round(&mut c, 1).horizon > held, "nobody holds the horizon for ever");
 }
+
+/// In the harness a round takes no time; held to one in half a millisecond, a few snapshots would use up what may be drawn in advance.
+#[test]
+fn rounds_that_take_no_time_hold_no_snapshot_up() {
+    let mut c = started(2);
+    for request in 1..=30 {
+        ask(&mut c, 2, request);
+        c.run_rounds(40);
+        assert!(answered(&mut c).is_some(), "snapshot {request} of the same moment waits");
+        give_back(&mut c, 2, request);
+    }
+}
