@@ -89,7 +89,11 @@ pub fn multiply(x: (i128, u8), y: (i128, u8)) -> Option<(i128, u8)> {
     if scale > SCALE_MAX { Some((rescale(product, scale, SCALE_MAX)?, SCALE_MAX)) } else { Some((product, scale)) }
 }
 
-/// The quotient, rounded to `scale` digits behind the point, as MySQL 9 hands it on (until 8.4 it kept whole words of nine digits). `None` when it does not fit.
+/// Digits of a word of MySQL's decimals.
+const WORD_DIGITS: u8 = 9;
+
+/// The quotient, rounded to `scale` digits behind the point, as MySQL 9 hands it on (until 8.4 it kept whole words of nine digits). It divides in words of nine digits: where these end with the
+/// digits that are wanted, behind a divisor without a point, nothing is left to be rounded by. `None` when it does not fit.
 pub fn divide(x: (i128, u8), y: (i128, u8), scale: u8) -> Option<(i128, u8)> {
     let (dividend, divisor) = (x.0.unsigned_abs(), y.0.unsigned_abs());
     let digits = i16::from(scale) + i16::from(y.1) - i16::from(x.1);
@@ -110,7 +114,8 @@ pub fn divide(x: (i128, u8), y: (i128, u8), scale: u8) -> Option<(i128, u8)> {
         // More digits than are wanted: what is cut off the quotient decides, the rest of the division cannot.
         return Some((rescale(signed(quotient)?, digits.unsigned_abs() as u8, 0)?, scale));
     }
-    Some((signed(quotient + u128::from(rest >= divisor - rest))?, scale))
+    let is_cut = y.1 == 0 && scale.is_multiple_of(WORD_DIGITS);
+    Some((signed(quotient + u128::from(!is_cut && rest >= divisor - rest))?, scale))
 }
 
 pub fn to_f64(unscaled: i128, scale: u8) -> f64 {
@@ -189,7 +194,10 @@ mod tests {
         assert_eq!(divide((1, 0), (3, 0), 4), Some((3333, 4)));
         assert_eq!(divide((10, 1), (3, 0), 5), Some((33333, 5)));
         assert_eq!(divide((-20, 1), (30, 1), 5), Some((-66667, 5)));
-        assert_eq!(divide((1, 0), (-2, 0), 0), Some((-1, 0)));
+        assert_eq!(divide((1, 0), (-20, 1), 0), Some((-1, 0)));
+        assert_eq!(divide((1, 0), (-2, 0), 0), Some((0, 0)), "no word is left");
+        assert_eq!(divide((200_000, 5), (3, 0), 9), Some((666_666_666, 9)), "nor here");
+        assert_eq!(divide((20_000, 4), (3, 0), 8), Some((66_666_667, 8)));
         assert_eq!(divide((12345, 3), (5, 0), 1), Some((25, 1)));
         assert_eq!(divide((10i128.pow(37), 1), (7, 0), 0), Some((142_857_142_857_142_857_142_857_142_857_142_857, 0)));
         assert_eq!(divide((i128::MAX, 0), (3, 0), 4), None);
