@@ -70,6 +70,7 @@ class Duck:
     PROGRAM = """
 import duckdb, json, sys, time
 db = duckdb.connect()
+db.execute("SET enable_progress_bar = false")  # it is on the output
 for line in sys.stdin:
     what, text = json.loads(line)
     start = time.perf_counter()
