@@ -102,7 +102,7 @@ def main():
     scenario = peers.scenario("alter")
     found = {change: {} for change in args.changes.split(",")}
     with scenario.cleanup:
-        native.on_disk(scenario.directory)
+        native.on_disk(scenario.directory, 2 + args.rows // 500_000)
         machine = native.Machine(scenario, [peer for peer in args.peers.split(",") if peer], disk=False)
         servers = {"apus": scenario.cleanup.enter_context(Cluster(scenario, memory=args.memory)).sql}
         if "mysql" in args.peers.split(","):

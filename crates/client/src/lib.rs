@@ -16,6 +16,7 @@
 
 mod batch;
 mod branch;
+mod changes;
 mod client;
 mod config;
 mod core;
@@ -33,7 +34,7 @@ mod shell;
 mod snapshot;
 mod transaction;
 
-pub use apus_signal::{epoch::Moment, scan::Aggregate, scan::AggregateFunction, tc::Outcome};
+pub use apus_signal::{changed::ChangedRow, epoch::Moment, scan::Aggregate, scan::AggregateFunction, tc::Outcome};
 pub use batch::{OpBatch, Results};
 pub use branch::{BRANCH_BYTES_MAX, BranchEnd, BranchTables};
 pub use client::Client;

@@ -7,6 +7,7 @@
 //!
 //! Decoders take bytes from a stranger: they return [`DecodeError`], they never panic and never trust a length.
 
+pub mod changed;
 pub mod codec;
 pub mod copy;
 mod describe;

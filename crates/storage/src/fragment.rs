@@ -143,6 +143,9 @@ struct Newborn {
     key: Vec<u8>,
 }
 
+/// What a row shows at two moments, the earlier one first; `None`: it is not there.
+pub type Between<'f> = (Option<&'f [u8]>, Option<&'f [u8]>);
+
 /// A version that somebody looks at.
 #[derive(Clone, Copy)]
 struct Version<'f> {
@@ -511,6 +514,23 @@ impl Fragment {
         }
         version.image()
     }
+    /// What the row showed at each of two epochs, if that is not of one version; right as [`Fragment::committed_at`] is.
+    pub fn changed_between(&self, row: RowId, from: Epoch, to: Epoch, writers: &impl Writers) -> Option<Between<'_>> {
+        let mut new = self.latest(row, writers);
+        while let Some(version) = new.filter(|version| version.since > to) {
+            new = self.below_pending(version.header.previous);
+        }
+        let mut old = new.filter(|version| version.since > from)?;
+        let shown = new.and_then(Version::image);
+        while old.since > from {
+            match self.below_pending(old.header.previous) {
+                Some(below) => old = below,
+                None => return shown.map(|image| (None, Some(image))),
+            }
+        }
+        let before = old.image();
+        (before.is_some() || shown.is_some()).then_some((before, shown))
+    }
     /// The same, where the caller has just locked the row, if `fresh`: nobody else has an open change then.
     ///
     /// # Panics
@@ -698,7 +718,7 @@ impl Fragment {
         if !self.slots.is_used(row) || self.slots.lock(row) != 0 || self.has_pending(row) {
             return false;
         }
-        self.slots.note_changed(row);
+        self.slots.note_changed(row, Epoch(0));
         self.take_out(row);
         true
     }
@@ -734,6 +754,24 @@ impl Fragment {
         );
     }
 
+    /// The first row at or after `from`, in slot order, in a page in which something was committed after `since`. What is decided and not stamped yet does not count.
+    pub fn next_changed(&self, from: RowId, since: Epoch) -> Option<RowId> {
+        let mut at = from;
+        while at.0 < self.slots.reached() {
+            let page = at.0 / PAGE_ROWS as u32;
+            let end = page.saturating_add(1).saturating_mul(PAGE_ROWS as u32);
+            if self.slots.newest_in(page) > since {
+                let next = self.next_row(at)?;
+                if next.0 < end {
+                    return Some(next);
+                }
+                at = next;
+            } else {
+                at = RowId(end);
+            }
+        }
+        None
+    }
     /// The first row at or after `from`, in slot order.
     pub fn next_row(&self, from: RowId) -> Option<RowId> {
         (from.0..self.slots.reached()).map(RowId).find(|&row| self.slots.is_used(row))

@@ -233,6 +233,9 @@ impl World {
                 assert_eq!(self.fragment.last_change(row, &()).0, model.committed.last().unwrap().0);
             }
         }
+        for from in (self.horizon..=self.epoch).filter(|from| *from > 0) {
+            (from..=self.epoch).for_each(|to| self.compare_changes(from, to));
+        }
         // As of now, and as of every epoch that may still be read at.
         for epoch in (self.horizon..=self.epoch).map(Some).chain([None]) {
             for no in 0..3 {
@@ -251,6 +254,26 @@ impl World {
                 self.compare_scans(IndexNo(no), &entries, epoch);
             }
         }
+    }
+
+    /// What has changed between two epochs that may be read at.
+    fn compare_changes(&self, from: u64, to: u64) {
+        let mut expected = BTreeMap::new();
+        for (key, model) in &self.model {
+            let changed = model.committed.iter().any(|(e, _)| *e > from && *e <= to);
+            let (old, new) = (model.at(from), model.at(to));
+            if changed && (old.is_some() || new.is_some()) {
+                expected.insert(key.clone(), (old, new));
+            }
+        }
+        let (mut found, mut at) = (BTreeMap::new(), RowId(0));
+        while let Some(row) = self.fragment.next_changed(at, Epoch(from)) {
+            if let Some(images) = self.fragment.changed_between(row, Epoch(from), Epoch(to), &()) {
+                found.insert(self.fragment.key(row).to_vec(), images);
+            }
+            at = RowId(row.0 + 1);
+        }
+        assert!(found == expected, "from {from} to {to}: {} rows, {} due", found.len(), expected.len());
     }
 
     fn compare_scans(&self, no: IndexNo, expected: &[(Vec<u8>, Vec<u8>)], epoch: Option<u64>) {

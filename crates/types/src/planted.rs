@@ -154,6 +154,8 @@ pub enum Bug {
     OutcomesNotCopied,
     /// A process goes on in an encrypted log with the keys of the one before it.
     KeyGoesOn,
+    /// Of what has changed between two snapshots the rows that are gone are left out.
+    DeletedNotListed,
 }
 
 impl Bug {
@@ -232,6 +234,7 @@ impl Bug {
         Bug::OldColumnsTaken,
         Bug::OutcomesNotCopied,
         Bug::KeyGoesOn,
+        Bug::DeletedNotListed,
     ];
 }
 

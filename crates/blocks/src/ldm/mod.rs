@@ -39,6 +39,7 @@
 //! [`snapshot::COLLECT_ROWS`], [`redo::BUFFER_MAX`], [`redo::SEGMENTS_MAX`].
 
 mod ahead;
+mod changed;
 mod checkpoint;
 mod checkpoint_end;
 mod checkpoint_speed;

@@ -4,6 +4,7 @@ use apus_eval::fixed::Unfit;
 use apus_kernel::Context;
 use apus_signal::{
     DecodeError, Envelope, Kind,
+    changed::{CHANGED, OPEN},
     codec::Put,
     epoch::Moment,
     held::HELD,
@@ -185,11 +186,11 @@ impl<'f> Stream<'f> {
     }
 }
 
-struct Page {
-    count: u32,
-    more: bool,
-    moment: Moment,
-    examined: u32,
+pub(super) struct Page {
+    pub count: u32,
+    pub more: bool,
+    pub moment: Moment,
+    pub examined: u32,
 }
 
 impl LocalDataManager {
@@ -252,6 +253,11 @@ impl LocalDataManager {
         if req.index == HELD {
             let (count, more, examined) = self.held_page(req, rows, resume)?;
             return Ok(Page { count, more, moment: Moment::NONE, examined });
+        }
+        match req.index {
+            CHANGED => return self.changed_page(req, now, rows, resume),
+            OPEN if at_primary => return self.open_page(req, rows),
+            _ => {}
         }
         let reader = if req.trans.is_none() { NONE } else { self.transactions.find(req.trans).unwrap_or(NONE) };
         let table = self.tables.checked(req.table, req.schema_version)?;

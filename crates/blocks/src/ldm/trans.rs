@@ -358,6 +358,12 @@ impl Transactions {
         slots.into_iter().any(|t| t.used && t.changes & tables != 0 && t.is_torn())
     }
 
+    /// Whether a transaction that has changed these tables is committed here, and some of its rows do not have its epoch yet.
+    pub fn has_unstamped(&self, tables: u64) -> bool {
+        let is_unstamped = |t: &Trans| t.changes & tables != 0 && t.parts.iter().any(|p| p.committed && p.rows > 0);
+        self.iter().any(|(_, t)| is_unstamped(t))
+    }
+
     /// A one-pass batch is on its way along the chain, stamped with this epoch.
     pub fn enter_flight(&mut self, at: u32, chain: Chain, epoch: Epoch, batch: u32) {
         let part = self.ensure_part(at, chain);

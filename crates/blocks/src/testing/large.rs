@@ -18,27 +18,27 @@ const ROWS: i64 = 60;
 /// Long beyond what any request takes: rows are not stamped before a test lets this time pass.
 const PAUSE_NS: u64 = 1_000_000_000;
 
-fn slow(seed: u64, replicas: u16) -> Cluster {
+pub(super) fn slow(seed: u64, replicas: u16) -> Cluster {
     let slices = Slices { rows: 1 + seed as u32 % 3, parts: 4, pause_ns: PAUSE_NS };
     Cluster::with_limits(seed, replicas, slices, u64::MAX)
 }
 
-fn every(kind: OpKind, v: i64) -> Vec<TestOp> {
+pub(super) fn every(kind: OpKind, v: i64) -> Vec<TestOp> {
     (0..ROWS).map(|id| op(kind, id, v)).collect()
 }
 
 /// Whether the transaction committed.
-fn run(c: &mut Cluster, seq: u64, ops: &[TestOp]) -> Answer {
+pub(super) fn run(c: &mut Cluster, seq: u64, ops: &[TestOp]) -> Answer {
     let request = c.batch(ONE, trans(seq), START | COMMIT, 1, ops);
     c.wait(request)
 }
 
-fn is_committed(answer: &Answer) -> bool {
+pub(super) fn is_committed(answer: &Answer) -> bool {
     matches!(answer, Answer::Batch { committed: true, .. } | Answer::Committed)
 }
 
 /// Every slice there may be.
-fn let_slices_pass(c: &mut Cluster) {
+pub(super) fn let_slices_pass(c: &mut Cluster) {
     for _ in 0..8 * ROWS {
         c.advance(PAUSE_NS, 40);
     }

@@ -2,6 +2,7 @@
 //! protocol without membership around it. Whole clusters are tested in `apus-sim`.
 #![expect(clippy::disallowed_macros, reason = "a failing seed is printed for whoever repeats it")]
 
+mod changed;
 mod claims;
 mod copying;
 mod epochs;

@@ -3,14 +3,14 @@
 //! In each snapshot the sum of all balances is what it was at the beginning, each balance is what the transfers in the same snapshot say,
 //! the list of latest transfers has transfers of the same snapshot only, and everything that any teller had an answer for before the
 //! snapshot was asked for is in it. Every third time all balances are read at a moment that the client finds itself, of which the sum alone can be checked,
-//! and every third time it looks at the balances of several snapshots one soon after the other, so that versions begin to be kept again and again, and has data nodes pick out those below a limit (`apus_types::filter`). A second reading of the same snapshot, perhaps from other replicas, finds the same.
+//! and every third time it looks at the balances of several snapshots one soon after the other, so that versions begin to be kept again and again, and has data nodes pick out those below a limit (`apus_types::filter`). Now and then two snapshots are compared: what has changed between them, as data nodes tell it, is the difference of two readings. A second reading of the same snapshot, perhaps from other replicas, finds the same.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
     rc::Rc,
 };
 
-use apus_client::{Aggregate, AggregateFunction, Client, ClientError, Rows, ScanRequest};
+use apus_client::{Aggregate, AggregateFunction, ChangedRow, Client, ClientError, Rows, ScanRequest};
 use apus_kernel::Random;
 use apus_types::{Epoch, ErrorClass, TableSchema, Value};
 
@@ -33,7 +33,11 @@ pub async fn watch(floor: Rc<Floor>, client: Client, clock: Clock, number: u64) 
         clock.think(pause).await;
         let tables = floor.tables.borrow().clone();
         let Some(tables) = tables else { continue };
-        match random.below(3) {
+        match random.below(4) {
+            3 => {
+                compare(&floor, &client, &clock, &mut random, &tables, number).await;
+                continue;
+            }
             0 => {
                 check_totals(&floor, &client, &tables, number).await;
                 continue;
@@ -110,6 +114,61 @@ async fn glance(floor: &Floor, client: &Client, clock: &Clock, random: &mut Rand
         }
         clock.sleep(random.below(8 * MS)).await;
     }
+}
+
+/// What has changed between two snapshots, of each table.
+async fn compare(floor: &Floor, client: &Client, clock: &Clock, random: &mut Random, tables: &Tables, number: u64) {
+    for table in [&tables.accounts, &tables.transfers].into_iter().chain(&tables.latest) {
+        match differences(client, clock, random, table).await {
+            Ok(None) => floor.snapshots.set(floor.snapshots.get() + 1),
+            Ok(Some(what)) => floor.violation(format!("client {number} compares {}: {what}", table.name)),
+            Err(e) if matches!(e.class(), ErrorClass::Conflict | ErrorClass::Temporary | ErrorClass::Timeout) => {}
+            Err(error) => floor.violation(format!("client {number} cannot compare snapshots: {error}")),
+        }
+    }
+}
+
+/// Rows, and how often each is there.
+type Bag = BTreeMap<Vec<u8>, i64>;
+
+async fn bag(client: &Client, table: &TableSchema, snapshot: Epoch) -> Result<Bag, ClientError> {
+    let request = ScanRequest { snapshot, ..ScanRequest::all(table.id, table.version) };
+    let (mut cursor, mut rows, mut bag) = (client.scan(&request), Rows::new(), Bag::new());
+    while cursor.next_batch(&mut rows).await? {
+        for row in rows.iter().flatten() {
+            *bag.entry(row.to_vec()).or_default() += 1;
+        }
+    }
+    Ok(bag)
+}
+
+/// What is wrong with the rows that are said to have changed from one snapshot to the next.
+async fn differences(
+    client: &Client,
+    clock: &Clock,
+    random: &mut Random,
+    table: &TableSchema,
+) -> Result<Option<String>, ClientError> {
+    let older = client.snapshot().await?;
+    let before = bag(client, table, older.epoch()).await?;
+    clock.think(random.below(30 * MS)).await;
+    let newer = client.snapshot().await?;
+    let (mut told, mut rows) = (before.clone(), Rows::new());
+    let mut cursor = client.changed_rows(table, older.epoch(), newer.epoch());
+    while cursor.next_batch(&mut rows).await? {
+        for row in rows.iter().flatten() {
+            let row = ChangedRow::decode(row)?;
+            row.old.into_iter().for_each(|old| *told.entry(old.to_vec()).or_default() -= 1);
+            row.new.into_iter().for_each(|new| *told.entry(new.to_vec()).or_default() += 1);
+        }
+    }
+    told.retain(|_, count| *count != 0);
+    let found = bag(client, table, newer.epoch()).await?;
+    let (older, newer) = (older.epoch(), newer.epoch());
+    let what = || {
+        format!("{} rows at {older}, by what is told {} at {newer}, and not {}", before.len(), told.len(), found.len())
+    };
+    Ok((told != found).then(what))
 }
 
 /// Accounts and their balances.

@@ -1,5 +1,5 @@
-//! Tables that are being copied ([`crate::ddl::copy`]), as the dictionary says it: a copy is a table `#alter#N` with a foreign key of a name that no statement can say, [`Mark`].
-//! Nobody writes or locks the table that such a key refers to.
+//! Tables that are being copied ([`crate::ddl::copy`]), as the dictionary says it: a copy is a table `#alter#N`. While its rows only follow those of the other table, nothing else is known of it.
+//! Then it has a foreign key of a name that no statement can say, [`Mark`]: nobody begins to write or lock the table that such a key refers to.
 
 use std::{collections::BTreeSet, rc::Rc};
 
@@ -15,16 +15,37 @@ use super::{Catalog, Table};
 pub(crate) const ATTEMPTS_MAX: u32 = 50;
 /// What the name of a copy begins with.
 pub const MARK: &str = "#alter#";
-const FILLING: &str = "#filling#";
-const READY: &str = "#ready#";
 
 /// What the name of a foreign key begins with that the table will have.
 const KEPT: &str = "#kept#";
 
+/// How far a copy is for which a table is closed.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Stage {
+    /// Transactions that are at work in the table may end it.
+    Closing,
+    /// Nobody writes the table, and the copy does not have all of it yet.
+    Filling,
+    /// The copy has all.
+    Ready,
+}
+
+impl Stage {
+    const ALL: [Stage; 3] = [Stage::Closing, Stage::Filling, Stage::Ready];
+
+    fn front(self) -> &'static str {
+        match self {
+            Stage::Closing => "#closing#",
+            Stage::Filling => "#filling#",
+            Stage::Ready => "#ready#",
+        }
+    }
+}
+
 /// What the key of a copy says.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Mark {
-    pub is_ready: bool,
+    pub stage: Stage,
     pub number: u16,
     /// The table that is copied.
     pub original: TableId,
@@ -32,13 +53,12 @@ pub struct Mark {
 
 impl Mark {
     pub fn name(self) -> String {
-        let front = if self.is_ready { READY } else { FILLING };
-        format!("{front}{}#{}", self.number, self.original.0)
+        format!("{}{}#{}", self.stage.front(), self.number, self.original.0)
     }
     fn read(name: &str) -> Option<Mark> {
-        let is_ready = name.starts_with(READY);
-        let (number, original) = name.strip_prefix(if is_ready { READY } else { FILLING })?.split_once('#')?;
-        Some(Mark { is_ready, number: number.parse().ok()?, original: TableId(original.parse().ok()?) })
+        let (stage, rest) = Stage::ALL.iter().find_map(|stage| Some((*stage, name.strip_prefix(stage.front())?)))?;
+        let (number, original) = rest.split_once('#')?;
+        Some(Mark { stage, number: number.parse().ok()?, original: TableId(original.parse().ok()?) })
     }
     pub fn of(copy: &TableSchema) -> Option<(Mark, &ForeignKey)> {
         copy.foreign_keys.iter().find_map(|key| Some((Mark::read(&key.name)?, key)))
@@ -115,17 +135,24 @@ impl Copies {
     }
     /// The copy has taken the place of its original.
     pub(crate) fn is_final(&self, mark: Mark) -> bool {
-        mark.is_ready && !self.ids.contains(&mark.original)
+        mark.stage == Stage::Ready && !self.ids.contains(&mark.original)
     }
     /// Some copy has taken the place of its original, and is not finished.
     pub fn are_pending(&self) -> bool {
         let is_final = |copy: &Rc<Table>| Mark::of(&copy.schema).is_some_and(|(mark, _)| self.is_final(mark));
         !self.are_none() && (!self.named.is_empty() || self.hidden.iter().any(is_final))
     }
-    /// Nobody may write this table.
+    /// Nobody may begin to write this table.
     pub(crate) fn closes(&self, table: TableId) -> bool {
-        let is_of = |copy: &&Rc<Table>| Mark::of(&copy.schema).is_some_and(|(mark, _)| mark.original == table);
-        self.hidden.iter().any(|copy| is_of(&copy)) || self.named.iter().any(|t| t.id == table)
+        self.stage(table).is_some()
+    }
+    /// How far a copy of this table is for which it is closed.
+    fn stage(&self, table: TableId) -> Option<Stage> {
+        if self.named.iter().any(|t| t.id == table) {
+            return Some(Stage::Ready);
+        }
+        let marks = self.hidden.iter().filter_map(|copy| Some(Mark::of(&copy.schema)?.0));
+        marks.filter(|mark| mark.original == table).map(|mark| mark.stage).max()
     }
 
     /// The next change that brings a copy to its end that is in effect.
@@ -168,10 +195,20 @@ fn keys_change(catalog: &Catalog, table: &TableSchema, attempt: u32) -> Change {
     })
 }
 
-/// Whether rows of these tables may not be changed, or those of others that follow.
-pub fn has_closed(catalog: &Catalog, tables: Vec<TableId>) -> bool {
+/// Whether a statement that changes rows of these tables waits. `worked`: tables of which its open transaction has changed or locked rows before.
+pub fn is_closed_for(catalog: &Catalog, tables: Vec<TableId>, worked: &[TableId]) -> bool {
+    match closed(catalog, tables) {
+        None => false,
+        // The copy waits for such a transaction.
+        Some(Stage::Closing) => closed(catalog, worked.to_vec()).is_none(),
+        Some(_) => true,
+    }
+}
+
+/// How far the copy is that is in the way of changes of these tables, or of others that follow.
+fn closed(catalog: &Catalog, tables: Vec<TableId>) -> Option<Stage> {
     if catalog.copies.are_none() {
-        return false;
+        return None;
     }
     let mut open = tables;
     let mut seen: BTreeSet<TableId> = open.iter().copied().collect();
@@ -189,7 +226,7 @@ pub fn has_closed(catalog: &Catalog, tables: Vec<TableId>) -> bool {
         .flat_map(|rules| rules.parents.clone())
         .filter_map(|reference| reference.parent.as_ref().map(|parent| parent.table.schema.id))
         .collect();
-    seen.iter().chain(&parents).any(|id| catalog.copies.closes(*id))
+    seen.iter().chain(&parents).filter_map(|id| catalog.copies.stage(*id)).max()
 }
 
 /// Whether a table of this name is being copied.
@@ -209,8 +246,8 @@ mod tests {
 
     #[test]
     fn names_say_what_they_stand_for() {
-        for is_ready in [false, true] {
-            let mark = Mark { is_ready, number: 7, original: TableId(12) };
+        for stage in Stage::ALL {
+            let mark = Mark { stage, number: 7, original: TableId(12) };
             assert_eq!(Mark::read(&mark.name()), Some(mark));
         }
         assert_eq!(Mark::read("#filling#7"), None);

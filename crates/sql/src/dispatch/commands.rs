@@ -35,6 +35,7 @@ impl Engine for SqlEngine {
     fn started(self: &Rc<Self>, connections: &Arc<Registry>, worker: usize) {
         if worker == 0 {
             *self.events.borrow_mut() = Some(self.schedule_events(connections, worker));
+            *self.cleaner.borrow_mut() = Some(self.look_for_abandoned());
         }
     }
 
@@ -60,6 +61,7 @@ impl Engine for SqlEngine {
             reads: Rc::default(),
             tables_known: None,
             wrote: Vec::new(),
+            worked: Vec::new(),
             digest: None,
             form: 0,
             is_failed: false,

@@ -293,8 +293,9 @@ impl SqlEngine {
         if plan.changes_or_locks() && self.may_be_read_locked() {
             Box::pin(self.wait_to_write(session, plan)).await.map_err(|e| (e, false))?;
         }
-        if fence::is_closed(catalog, plan) {
-            Box::pin(self.wait_for_copies(session, |catalog| fence::is_closed(catalog, plan)))
+        if fence::is_closed(catalog, plan, &session.worked) {
+            let worked = session.worked.clone();
+            Box::pin(self.wait_for_copies(session, |catalog| fence::is_closed(catalog, plan, &worked)))
                 .await
                 .map_err(|e| (e, false))?;
             return Err((errors::from_code(ErrorCode::SchemaVersionChanged, ""), true));
@@ -314,6 +315,9 @@ impl SqlEngine {
         let had_transaction = session.transaction.is_some();
         // Asked now: a lost transaction ends its BEGIN too, and its statement must not be repeated alone.
         let inside = session.in_transaction();
+        if inside && plan.changes_or_locks() {
+            session.remember_work(plan);
+        }
         let is_serializable = session.is_serializable() && plan.tables().next().is_some();
         let is_own_transaction = is_serializable && !inside && plan.written().next().is_some();
         session.is_own_transaction |= is_own_transaction;

@@ -47,6 +47,8 @@ pub struct SqlEngine {
     counted: Arc<Line>,
     /// Its events run as long as this is there.
     pub(crate) events: RefCell<Option<Alive>>,
+    /// Tables that nobody makes any more are dropped as long as this is there.
+    pub(crate) cleaner: RefCell<Option<Alive>>,
     /// When data nodes last said that they have no disks.
     pub(crate) found_diskless: Cell<Option<std::time::Instant>>,
 }
@@ -73,6 +75,7 @@ impl SqlEngine {
             user_locks,
             counted,
             events: RefCell::default(),
+            cleaner: RefCell::default(),
             found_diskless: Cell::new(None),
         }
     }

@@ -229,6 +229,8 @@ pub struct Session {
     pub tables_known: Option<Rc<Catalog>>,
     /// Tables that the transaction wrote: their reads must see it.
     pub wrote: Vec<TableId>,
+    /// Tables of its statements that change or lock rows.
+    pub worked: Vec<TableId>,
     /// What it has locked, and changes that are not sent yet.
     pub own: OwnRows,
     /// Number of the last statement (or step of one) of the transaction.
@@ -453,6 +455,7 @@ impl Session {
         self.reads.clear();
         self.tables_known = None;
         self.wrote.clear();
+        self.worked.clear();
         self.own.clear();
         self.named.clear();
         self.savepoint = 0;
@@ -496,9 +499,20 @@ impl Session {
         }
         Ok(before)
     }
+    /// A statement that changes or locks rows begins within a transaction.
+    pub fn remember_work(&mut self, plan: &Plan) {
+        for table in plan.tables() {
+            if !self.worked.contains(&table.schema.id) {
+                self.worked.push(table.schema.id);
+            }
+        }
+    }
     pub fn remember_write(&mut self, table: TableId) {
         if !self.wrote.contains(&table) {
             self.wrote.push(table);
+            if !self.worked.contains(&table) {
+                self.worked.push(table);
+            }
         }
     }
 }

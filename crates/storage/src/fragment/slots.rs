@@ -14,7 +14,7 @@
 //! be counted for (`incomplete`) or listed to be visited (`kept_next`), because a replica has given up its row early
 //! ([`crate::Fragment::evict`]); the next row of the slot takes both over.
 
-use apus_types::ErrorCode;
+use apus_types::{Epoch, ErrorCode};
 
 use super::{RowId, versions::NOT_KEPT};
 use crate::{
@@ -154,6 +154,8 @@ pub struct Slots {
     present: usize,
     /// Of each chunk: the round in which a row of it got its newest committed version.
     changed: Vec<u32>,
+    /// Of each chunk: the epoch of the newest version that was committed in it, stamped ones only.
+    newest: Vec<Epoch>,
     /// The one that changes are of now.
     round: u32,
     /// Slots that a row has or had.
@@ -338,9 +340,16 @@ impl Slots {
     pub fn begin_round(&mut self, round: u32) {
         self.round = round;
     }
+    /// A row was committed in `epoch`, or, where that is 0, given up.
     #[inline]
-    pub fn note_changed(&mut self, row: RowId) {
-        self.changed[row.0 as usize / CHUNK] = self.round;
+    pub fn note_changed(&mut self, row: RowId, epoch: Epoch) {
+        let at = row.0 as usize / CHUNK;
+        self.changed[at] = self.round;
+        self.newest[at] = self.newest[at].max(epoch);
+    }
+    /// The epoch of the newest version that was committed in the page.
+    pub fn newest_in(&self, page: u32) -> Epoch {
+        self.newest.get(page as usize).copied().unwrap_or(Epoch(0))
     }
     /// The round in which the page was changed last; `None`: there is no such page.
     pub fn changed_in(&self, page: u32) -> Option<u32> {
@@ -382,6 +391,7 @@ impl Slots {
                 self.chunks.push(None);
                 self.taken.push(0);
                 self.changed.push(self.round);
+                self.newest.push(Epoch(0));
             }
             self.chunks[at] = Some(Box::new([FREE; CHUNK]));
             self.present += 1;

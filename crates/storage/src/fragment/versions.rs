@@ -75,7 +75,7 @@ impl Fragment {
         let head = self.slots.head(row);
         let header = (!head.is_none()).then(|| self.records.header(head)).filter(Header::is_pending);
         let header = header.unwrap_or_else(|| panic!("commit of row {row:?} without a pending version"));
-        self.slots.note_changed(row);
+        self.slots.note_changed(row, epoch);
         // Down to the version that was committed in an earlier epoch.
         let (mut below, mut as_below, mut replaced, mut stamp) = (header.previous, header.has_same_entries(), None, 0);
         while !below.is_none() {
@@ -146,7 +146,7 @@ impl Fragment {
                 return false;
             }
             if header.is_tombstone() {
-                return self.end_deleted(row, entry, head, header.previous);
+                return self.end_deleted(row, entry, (head, epoch), header.previous);
             }
             let below = header.previous;
             let is_alone = below.is_none() || (header.has_same_entries() && self.records.free_plain(below));
@@ -154,14 +154,14 @@ impl Fragment {
                 return false;
             }
             self.trail.mark(Point::Commit);
-            self.slots.note_changed(row);
+            self.slots.note_changed(row, epoch);
             self.records.settle(head, epoch, 0, RecRef::NONE);
         }
         self.slots.unlock_only(row, entry, head, &self.memory);
         true
     }
     /// Takes out a row of which nothing is left but a delete, if it is above one version.
-    fn end_deleted(&mut self, row: RowId, entry: u32, head: RecRef, below: RecRef) -> bool {
+    fn end_deleted(&mut self, row: RowId, entry: u32, (head, epoch): (RecRef, Epoch), below: RecRef) -> bool {
         if below.is_none() {
             return false;
         }
@@ -170,7 +170,7 @@ impl Fragment {
             return false;
         }
         self.trail.mark(Point::Commit);
-        self.slots.note_changed(row);
+        self.slots.note_changed(row, epoch);
         let mut image = std::mem::take(&mut self.image);
         image.clear();
         image.extend_from_slice(bytes);
@@ -244,7 +244,7 @@ impl Fragment {
             }
         }
         self.drop_versions(row, at, RecRef::NONE, same);
-        self.slots.note_changed(row);
+        self.slots.note_changed(row, Epoch(0));
         self.count_deleted(was_deleted, self.is_deleted(row));
         true
     }

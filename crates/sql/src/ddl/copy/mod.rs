@@ -1,10 +1,13 @@
 //! ALTER TABLE that writes the rows anew: another type of a column, NOT NULL, another primary key, a character set, options, and whatever `alter` cannot do to a table with rows.
 //!
-//! The new definition is made as a table aside ([`define`], [`fence`]), the rows are copied into it ([`rows`]), and it takes the place of the old one. Meanwhile others read the table and nobody writes it. A
-//! statement that fails drops the copy, and the table is as it was. See docs/decisions/0032-tables-copied-by-alter.md.
+//! The new definition is made as a table aside ([`define`], [`fence`]), the rows are copied into it, and it takes the place of the old one. Others read and write the table meanwhile, and the copy follows it ([`follow`]);
+//! for the last bit nobody writes. Where a copy cannot follow, nobody writes while rows are copied ([`rows`]). A statement that fails drops the copy, and the table is as it was.
+//! See docs/decisions/0032-tables-copied-by-alter.md.
 
+mod abandoned;
 mod define;
 pub mod fence;
+mod follow;
 mod rows;
 mod whole;
 
@@ -17,12 +20,16 @@ use apus_signal::{
 };
 use apus_types::{ErrorCode, TableSchema};
 
-use self::define::Remade;
+use self::{
+    define::Remade,
+    fence::{Pair, Sides},
+    rows::Copying,
+};
 use super::alter::AlterClause;
 use crate::{
     catalog::{
         Catalog, Table,
-        copies::{self, MARK, Mark},
+        copies::{self, MARK, Mark, Stage},
     },
     errors::{self, Result},
     session::{Session, engine::SqlEngine},
@@ -38,33 +45,35 @@ pub struct Failed {
     error: SqlError,
     /// It may go the next time.
     again: bool,
+    /// What the copy follows cannot be kept for so long: rows are to be copied while nobody writes.
+    cannot_follow: bool,
 }
 
 impl From<SqlError> for Failed {
     fn from(error: SqlError) -> Failed {
-        Failed { error, again: false }
+        Failed { error, again: false, cannot_follow: false }
     }
 }
 
 impl Failed {
     /// Somebody else has changed what this attempt goes by.
     fn overtaken(table: &str) -> Failed {
-        Failed { error: errors::from_code(ErrorCode::SchemaVersionChanged, table), again: true }
+        Failed { again: true, ..errors::from_code(ErrorCode::SchemaVersionChanged, table).into() }
     }
 }
 
 impl SqlEngine {
     /// How many rows were copied, where MySQL copies them, too.
     pub(crate) async fn remake(&self, session: &mut Session, name: &TableName, clause: &AlterClause) -> Result<u64> {
-        let mut attempt = 0;
+        let (mut attempt, mut may_follow) = (0, true);
         loop {
             attempt += 1;
             self.wait_for_copies(session, |catalog| copies::is_copied(catalog, &name.database, &name.table)).await?;
             session.clear_warnings();
-            match pin!(self.remake_once(session, name, clause)).await {
+            match pin!(self.remake_once(session, name, clause, may_follow)).await {
                 Ok(rows) => return Ok(rows),
                 Err(failed) if !failed.again || attempt == ATTEMPTS_MAX => return Err(failed.error),
-                Err(_) => {}
+                Err(failed) => may_follow &= !failed.cannot_follow,
             }
         }
     }
@@ -74,6 +83,7 @@ impl SqlEngine {
         session: &mut Session,
         name: &TableName,
         clause: &AlterClause,
+        may_follow: bool,
     ) -> std::result::Result<u64, Failed> {
         let catalog = self.fetch_catalog().await?;
         let old = catalog.table(&name.database, &name.table)?;
@@ -85,7 +95,8 @@ impl SqlEngine {
         let counters = catalog.counters()?;
         self.drop_abandoned(&catalog, counters).await?;
         let guard = self.new_guard(session, counters).await?;
-        let copy = message(&catalog, &old.schema, &remade, guard.number);
+        let follows = may_follow && follow::can_follow(&old.schema, &remade);
+        let copy = message(&catalog, &old.schema, &remade, guard.number, !follows);
         match self.change(Change::CreateTable(copy)).await? {
             None => {}
             // Its maker is dead, since its guard is ours.
@@ -96,8 +107,15 @@ impl SqlEngine {
             Some(ErrorCode::SchemaVersionChanged) => return Err(Failed::overtaken(&name.table)),
             Some(code) => return Err(errors::from_code(code, &name.table).into()),
         }
-        let place = (guard.number, guard.on_disk);
-        let done = pin!(self.fill_and_swap(session, &old, &remade, place, counted)).await;
+        let mut pair = Pair::new(&catalog, &old.schema, guard.number, u32::from(!follows));
+        let (zeros, keeps_zeros) = (session.env.variables.no_auto_value_on_zero, keeps_zeros(&old.schema, &remade));
+        session.env.variables.no_auto_value_on_zero |= keeps_zeros;
+        let how = How { remade: &remade, on_disk: guard.on_disk, counted };
+        let done = match follows {
+            true => pin!(self.follow_and_swap(session, &mut pair, &how)).await,
+            false => pin!(self.fill_and_swap(session, &mut pair, &how)).await,
+        };
+        session.env.variables.no_auto_value_on_zero = zeros;
         let Err(failed) = done else {
             let first = read.whole.auto_increment;
             let table = self.fetch_catalog().await?.table(&name.database, &name.table)?;
@@ -113,65 +131,48 @@ impl SqlEngine {
         Err(failed)
     }
 
-    /// Copies the rows, and puts the copy into the place of the table.
+    /// Copies the rows while nobody writes, and puts the copy into the place of the table.
     async fn fill_and_swap(
         &self,
         session: &mut Session,
-        old: &Rc<Table>,
-        remade: &Remade,
-        (number, on_disk): (u16, bool),
-        counted: bool,
+        pair: &mut Pair<'_>,
+        how: &How<'_>,
     ) -> std::result::Result<u64, Failed> {
-        let overtaken = || Failed::overtaken(&old.schema.name);
-        let catalog = self.fetch_catalog().await?;
-        let copy = catalog.copies.find(&old.schema.database, number).cloned().ok_or_else(overtaken)?;
-        let closed = next_version(&catalog, &old.schema, 1).ok_or_else(overtaken)?;
-        self.check_no_claims(old.schema.id).await?;
-        let mut named = copy.schema.clone();
-        named.name.clone_from(&old.schema.name);
-        let new = Rc::new(Table::new(named, copy.hidden.clone()));
-        let (zeros, keeps_zeros) = (session.env.variables.no_auto_value_on_zero, keeps_zeros(&old.schema, remade));
-        session.env.variables.no_auto_value_on_zero |= keeps_zeros;
-        let copying = rows::Copying { old: &closed, new, remade, on_disk, names_row: counted };
-        let copied = pin!(self.copy_rows(session, &catalog, &copying)).await;
-        session.env.variables.no_auto_value_on_zero = zeros;
-        let copied = copied?;
-        self.swap(&catalog, &old.schema, &copy.schema).await?;
+        let sides = self.look_at(pair).await?;
+        self.check_no_claims(pair.old.id).await?;
+        let copied = pin!(self.copy_rows(session, &sides.catalog, &how.copying(&sides))).await?;
+        self.swap(pair).await?;
         Ok(copied)
     }
 
-    async fn swap(&self, before: &Catalog, old: &TableSchema, copy: &TableSchema) -> std::result::Result<(), Failed> {
-        let overtaken = || Failed::overtaken(&old.name);
-        let catalog = self.fetch_catalog().await?;
-        let closed = next_version(&catalog, old, 1).ok_or_else(overtaken)?;
-        // Started from the disks in between, the cluster may have lost what was copied.
-        if catalog.lineage != before.lineage {
-            return Err(overtaken());
-        }
-        let (mark, _) = Mark::of(copy).ok_or_else(overtaken)?;
-        let ready = Mark { is_ready: true, ..mark };
-        let change = fence::mark_change(copy, ready.key(copy, &closed.schema), mark);
-        if self.change(change).await?.is_some() {
-            return Err(overtaken());
-        }
-        let catalog = self.fetch_catalog().await?;
-        let closed = next_version(&catalog, old, 2).ok_or_else(overtaken)?;
-        if catalog.lineage != before.lineage {
-            return Err(overtaken());
-        }
-        let name =
-            TableName { database: old.database.clone(), table: old.name.clone(), version: closed.schema.version };
+    /// The copy has all rows, and nobody writes the table.
+    async fn swap(&self, pair: &mut Pair<'_>) -> std::result::Result<(), Failed> {
+        let Sides { table, .. } = self.mark(pair, Some(Stage::Ready)).await?;
+        let TableSchema { database, name, version, .. } = &table.schema;
+        let name = TableName { database: database.clone(), table: name.clone(), version: *version };
         match self.change(Change::DropTable(name)).await? {
             None => self.fetch_catalog().await.map(|_| ()).map_err(Failed::from),
-            Some(_) => Err(overtaken()),
+            Some(_) => Err(Failed::overtaken(&pair.old.name)),
         }
     }
 }
 
-/// The table, if nothing but so many marks have come to it.
-fn next_version(catalog: &Catalog, old: &TableSchema, marks: u32) -> Option<Rc<Table>> {
-    let is_it = |table: &Rc<Table>| table.schema.id == old.id && table.schema.version == old.version + marks;
-    catalog.find(&old.database, &old.name).filter(is_it)
+/// What the statement asks for.
+struct How<'r> {
+    remade: &'r Remade,
+    /// Commits can wait for disks.
+    on_disk: bool,
+    /// MySQL copies the rows, too, and counts them.
+    counted: bool,
+}
+
+impl How<'_> {
+    fn copying<'c>(&'c self, sides: &'c Sides) -> Copying<'c> {
+        let mut named = sides.copy.schema.clone();
+        named.name.clone_from(&sides.table.schema.name);
+        let new = Rc::new(Table::new(named, sides.copy.hidden.clone()));
+        Copying { old: &sides.table, new, remade: self.remade, on_disk: self.on_disk, names_row: self.counted }
+    }
 }
 
 /// Values 0 of a column that counts stay if it counted before.
@@ -180,8 +181,8 @@ fn keeps_zeros(old: &TableSchema, remade: &Remade) -> bool {
     remade.table.columns.iter().zip(&remade.from).any(|(column, from)| column.auto_increment && counts(from))
 }
 
-/// The definition of the copy: it has the name that nobody sees, its mark, and the foreign keys under other names.
-fn message(catalog: &Catalog, old: &TableSchema, remade: &Remade, number: u16) -> TableMessage {
+/// The definition of the copy: it has the name that nobody sees, the foreign keys under other names, and its mark if the table is closed from now on.
+fn message(catalog: &Catalog, old: &TableSchema, remade: &Remade, number: u16, closes: bool) -> TableMessage {
     let mut copy = remade.table.clone();
     copy.name = format!("{MARK}{number}");
     let kept = remade.foreign_keys.iter().map(|key| {
@@ -190,6 +191,6 @@ fn message(catalog: &Catalog, old: &TableSchema, remade: &Remade, number: u16) -
         let name = copies::kept_name(number, &key.name);
         ForeignKeyMessage { name, parent_id, parent_version, ..ForeignKeyMessage::from(key) }
     });
-    let mark = Mark { is_ready: false, number, original: old.id }.key(&copy, old);
-    TableMessage { foreign_keys: kept.chain([mark]).collect(), ..TableMessage::from(&copy) }
+    let mark = closes.then(|| Mark { stage: Stage::Filling, number, original: old.id }.key(&copy, old));
+    TableMessage { foreign_keys: kept.chain(mark).collect(), ..TableMessage::from(&copy) }
 }

@@ -1,4 +1,4 @@
-//! The rows of a table into its copy.
+//! The rows of a table into its copy, while nobody writes; and how a row of the copy is made.
 //!
 //! All primary keys are named first, also those of rows that transactions have not committed yet; nobody adds one any more (`fence`). Then the rows are locked exclusively, some hundred at a time in the order of their
 //! keys. A lock waits for whoever wrote the row before, or holds on to it because rows of other tables refer to it; what is read under it is how the row stays. It is made anew as INSERT makes rows, and written to the copy in the
@@ -39,8 +39,8 @@ const BATCH: usize = 256;
 /// Memory of the keys of all rows, in bytes.
 pub const KEYS_BYTES_MAX: usize = 256 << 20;
 /// Attempts of a batch that meets a lock or a failing node.
-const ATTEMPTS_MAX: u32 = 5;
-const LOCK_WAIT_MS: u32 = 10_000;
+pub(super) const ATTEMPTS_MAX: u32 = 5;
+pub(super) const LOCK_WAIT_MS: u32 = 10_000;
 
 /// A copy under way.
 pub struct Copying<'c> {
@@ -181,12 +181,12 @@ impl SqlEngine {
             Err(e) => return Err(Failed::of_client(&e)),
         }
         // Whether a commit that failed has been done is not asked: all is copied once more.
-        transaction.commit().await.map_err(|e| Failed { error: errors::from_client(&e), again: true })?;
+        transaction.commit().await.map_err(|e| Failed { again: true, ..errors::from_client(&e).into() })?;
         Ok(Batch::Copied(s.images.len()))
     }
 
     /// What was copied is on the disks: the last row is written once more.
-    async fn reach_disks(&self, new: &TableSchema, s: &Scratch) -> std::result::Result<(), ClientError> {
+    pub(super) async fn reach_disks(&self, new: &TableSchema, s: &Scratch) -> std::result::Result<(), ClientError> {
         let (mut write, mut key) = (OpBatch::new(), Vec::new());
         let last = s.images.iter().last().unwrap_or(&[]);
         key::encode_from_row(new, &new.primary_key, last, &mut key)?;
@@ -200,7 +200,7 @@ impl SqlEngine {
     }
 
     /// No value that the table has given is given once more.
-    async fn take_over_counters(
+    pub(super) async fn take_over_counters(
         &self,
         cluster: Cluster<'_>,
         copying: &Copying<'_>,
@@ -226,12 +226,12 @@ impl SqlEngine {
 }
 
 /// The transaction is given up, and what it did may go the next time.
-fn may_pass(e: &ClientError) -> bool {
+pub(super) fn may_pass(e: &ClientError) -> bool {
     e.retry_transaction() || matches!(e.code, ErrorCode::Deadlock | ErrorCode::LockTimeout)
 }
 
 /// The insertion that a row of the copy is.
-fn plan(copying: &Copying<'_>) -> errors::Result<Insert> {
+pub(super) fn plan(copying: &Copying<'_>) -> errors::Result<Insert> {
     let table = copying.new.clone();
     let columns = 0..table.schema.columns.len() as u16;
     Ok(Insert {
@@ -262,7 +262,7 @@ fn of_new_column(table: &Table, column: u16) -> errors::Result<crate::expr::Expr
 
 /// Makes the row anew and appends it to `s.images`.
 #[allow(clippy::too_many_arguments)]
-async fn one_new_row(
+pub(super) async fn one_new_row(
     cluster: Cluster<'_>,
     session: &mut Session,
     s: &mut Scratch,
@@ -344,9 +344,11 @@ fn told(e: SqlError, copying: &Copying<'_>, row: usize) -> SqlError {
 impl Failed {
     pub fn of_client(e: &ClientError) -> Failed {
         let is_passing = may_pass(e) && e.code != ErrorCode::LockTimeout || e.code == ErrorCode::SchemaVersionChanged;
-        Failed { error: errors::from_client(e), again: is_passing || e.code == ErrorCode::TableNotFound }
+        let cannot_follow = e.code == ErrorCode::SnapshotTooOld;
+        let again = is_passing || cannot_follow || e.code == ErrorCode::TableNotFound;
+        Failed { error: errors::from_client(e), again, cannot_follow }
     }
-    fn of_row(fail: Fail, copying: &Copying<'_>, row: usize) -> Failed {
+    pub(super) fn of_row(fail: Fail, copying: &Copying<'_>, row: usize) -> Failed {
         match fail {
             Fail::Client(e) => Failed::of_client(&e),
             Fail::Sql(e) if e.errno == 1048 && !copying.names_row => {

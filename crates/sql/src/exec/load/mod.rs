@@ -158,8 +158,10 @@ impl SqlEngine {
         let table = planned.insert.table.schema.id;
         let is_kept = |kept: &Kept| kept.has_table(&database, &load.table.1);
         Box::pin(self.wait_for_read_locks(session, is_kept)).await?;
-        if copies::has_closed(&catalog, vec![table]) {
-            Box::pin(self.wait_for_copies(session, |catalog| copies::has_closed(catalog, vec![table]))).await?;
+        let worked = session.worked.clone();
+        if copies::is_closed_for(&catalog, vec![table], &worked) {
+            let is_closed = |catalog: &Catalog| copies::is_closed_for(catalog, vec![table], &worked);
+            Box::pin(self.wait_for_copies(session, is_closed)).await?;
             catalog = self.catalog().await?;
             planned = Planned::new(&catalog, session, load)?;
         }
