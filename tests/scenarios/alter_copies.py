@@ -207,13 +207,18 @@ def patiently(node, statement):
                 raise
 
 
-def error_of(node, statement):
-    connection = connect(node)
+def error_by(connection, statement):
     try:
         ask(connection, statement)
         return None
     except pymysql.MySQLError as error:
         return error.args[0]
+
+
+def error_of(node, statement):
+    connection = connect(node)
+    try:
+        return error_by(connection, statement)
     finally:
         connection.close()
 
@@ -233,7 +238,7 @@ def under_load(t, nodes, changes, amid=None):
                 # The copy is not finished before this transaction ends, however quick the machine is.
                 holder = connect(nodes[1])
                 ask(holder, "BEGIN")
-                ask(holder, f"INSERT INTO t VALUES ({-10 ** 6 - turn}, 7, 'held {turn}')")
+                ask(holder, f"INSERT INTO t (id, v, w) VALUES ({-10 ** 6 - turn}, 7, 'held {turn}')")
                 altering = threading.Thread(target=patiently, args=(nodes[0], alter_of(turn)), daemon=True)
                 altering.start()
                 amid(turn, altering, lambda: quietly(holder, "ROLLBACK"))
@@ -329,6 +334,34 @@ def body(t):
             definition = ask(first, "SHOW CREATE TABLE s")[0][1]
             check("`more` int" in definition and "`a` varchar(7)" in definition, definition)
             check_equal(ask(first, "SELECT COUNT(*), SUM(more) FROM s"), ((302, 302 * 5),), "rows")
+        with t.case("how far it is can be seen, it goes as slowly as it is told to, and it can be killed"):
+            ask(first, "CREATE TABLE p (id INT PRIMARY KEY, a VARCHAR(30), KEY (a))")
+            ask(first, "INSERT INTO p WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 5000) SELECT /*+ SET_VAR(cte_max_recursion_depth = 5000) */ i, i FROM n")
+            statements = {
+                "ALTER TABLE p MODIFY a VARCHAR(9)": "copying rows: ",
+                "ALTER TABLE p ADD n INT AUTO_INCREMENT UNIQUE": "copying rows, nobody writes: ",
+                "ALTER TABLE p ADD UNIQUE KEY (id, a)": "filling the index: ",
+                "ALTER TABLE p ADD CONSTRAINT CHECK (id < 10000)": "going through rows: ",
+                "ALTER TABLE p ADD FOREIGN KEY (a) REFERENCES names (a)": "looking at rows: ",
+            }
+            ask(first, "CREATE TABLE names (a VARCHAR(30) PRIMARY KEY)")
+            ask(first, "INSERT INTO names SELECT a FROM p")
+            for statement, state in statements.items():
+                slow, told = connect(nodes[0]), []
+                ask(slow, "SET apus_alter_rate = 4000")
+                altering = threading.Thread(target=lambda: told.append(error_by(slow, statement)), daemon=True)
+                altering.start()
+                shown = lambda: [row[6] for row in ask(first, "SHOW PROCESSLIST") if row[0] == slow.thread_id()]
+                wait_until(lambda: any(text.startswith(state) and " of about 5000, " in text and text.endswith(" s left") for text in shown()), 30, f"{statement} tells how far it is")
+                ask(first, f"KILL QUERY {slow.thread_id()}")
+                altering.join(30)
+                check_equal(told, [1317], statement)
+            wait_until(lambda: not copies(cluster), 30, "no copy is left")
+            check_equal(ask(first, "SELECT COUNT(*) FROM information_schema.STATISTICS WHERE TABLE_NAME = 'p'"), ((2,),), "indexes")
+            begin = time.monotonic()
+            ask(slow, "ALTER TABLE p MODIFY a VARCHAR(9)")
+            check(time.monotonic() - begin > 1, "5,000 rows at 4,000 rows per second")
+            check_equal(ask(first, "SELECT COUNT(*), SUM(a) FROM p"), ((5000, 5000 * 5001 / 2),), "rows")
         with t.case("a row comes meanwhile that the new definition refuses"):
             for row, errno in (("(1, 'm7', 5)", 1062), ("(1, 'longer than that', 5)", 1265)):
                 ask(first, "DROP TABLE IF EXISTS r")

@@ -23,7 +23,7 @@ pub(crate) struct Process {
     pub command: &'static str,
     /// Whole seconds.
     pub time: u64,
-    pub state: &'static str,
+    pub state: String,
     pub info: Option<String>,
 }
 
@@ -34,6 +34,7 @@ impl Process {
         let state = match () {
             () if !is_known => "Receiving from client",
             () if doing.is_asleep() => "",
+            () if !doing.state.is_empty() => &doing.state,
             () => "executing",
         };
         Process {
@@ -42,7 +43,7 @@ impl Process {
             host: entry.host,
             command: doing.command,
             time: doing.since.elapsed().as_secs(),
-            state,
+            state: state.to_owned(),
             info: doing.statement(),
             database: Some(doing.database).filter(|d| !d.is_empty()),
         }
@@ -58,7 +59,7 @@ impl Process {
             self.database,
             Some(self.command.to_owned()),
             Some(self.time.to_string()),
-            Some(self.state.to_owned()),
+            Some(self.state),
             self.info.map(cut),
         ]
     }
@@ -72,7 +73,7 @@ impl Process {
             self.database.map_or(Datum::Null, text),
             text(self.command.to_owned()),
             Datum::Int(i64::try_from(self.time).unwrap_or(i64::MAX)),
-            text(self.state.to_owned()),
+            text(self.state),
             self.info.map_or(Datum::Null, text),
         ]
     }

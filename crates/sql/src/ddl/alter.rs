@@ -792,7 +792,7 @@ impl SqlEngine {
             return self.prove(session, &name, &clause, &before).await;
         }
         for (at, index) in clause.indexes.iter().enumerate() {
-            if let Err(refused) = self.add_index(&name, index).await {
+            if let Err(refused) = self.add_index(session, &name, index).await {
                 self.take_back(session, &name, clause, at).await?;
                 return Err(refused);
             }

@@ -259,7 +259,7 @@ impl SqlEngine {
                     }
                 }
                 for index in &indexes {
-                    self.add_index(&name, index).await?;
+                    self.add_index(session, &name, index).await?;
                 }
                 done.info = Info::Inserted { records: 0, duplicates: 0 };
             }
@@ -414,9 +414,10 @@ impl SqlEngine {
         }
     }
 
-    pub(crate) async fn add_index(&self, name: &TableName, clause: &IndexClause) -> Result<()> {
+    pub(crate) async fn add_index(&self, session: &Session, name: &TableName, clause: &IndexClause) -> Result<()> {
         let mut change = self.new_index(name, clause).await?;
         let index = change.name.clone();
+        session.info.activity.tells("data nodes build the index".to_owned());
         let mut made = self.change(Change::CreateIndex(change.clone())).await?;
         for _ in 0..FILL_ATTEMPTS {
             if made != Some(ErrorCode::SchemaVersionChanged) {
@@ -432,7 +433,7 @@ impl SqlEngine {
             return Ok(());
         }
         for _ in 0..FILL_ATTEMPTS {
-            change.lineage = match self.fill_unique(name, &index).await {
+            change.lineage = match self.fill_unique(session, name, &index).await {
                 Ok(lineage) => lineage,
                 Err(e) => {
                     self.change(Change::DropIndex(change)).await?;
@@ -480,7 +481,7 @@ impl SqlEngine {
 
     /// Enters the rows that were there before the index into its hidden table. Each is locked shared meanwhile, so that no change of
     /// it can slip between reading and entering; rows written since carry their own entries. The cluster's lineage when it began.
-    async fn fill_unique(&self, name: &TableName, index: &str) -> Result<u64> {
+    async fn fill_unique(&self, session: &Session, name: &TableName, index: &str) -> Result<u64> {
         let catalog = self.fetch_catalog().await?;
         let table = catalog.table(&name.database, &name.table)?;
         let position = table.schema.indexes.iter().position(|i| i.name == index);
@@ -499,7 +500,9 @@ impl SqlEngine {
             schema.layout().project_layout(&schema.primary_key).ok_or_else(|| errors::internal("projection"))?;
         let mut cursor = self.client.scan(&request);
         let mut rows = Rows::new();
+        let mut progress = self.progress(schema, "filling the index").await;
         while cursor.next_batch(&mut rows).await.map_err(|e| errors::from_client(&e))? {
+            session.env.may_go_on()?;
             let mut keys = Vec::with_capacity(rows.len());
             for row in rows.iter().flatten() {
                 let mut key = Vec::new();
@@ -525,6 +528,7 @@ impl SqlEngine {
                     Err(e) => return Err(errors::from_client(&e)),
                 }
             }
+            progress.advance(session, rows.len() as u64).await?;
         }
         Ok(catalog.lineage)
     }

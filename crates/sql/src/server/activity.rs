@@ -22,6 +22,8 @@ pub struct Doing {
     pub since: Instant,
     /// Empty: none is chosen.
     pub database: String,
+    /// What it says of itself while it goes on; mostly empty.
+    pub state: String,
     statement: Vec<u8>,
 }
 
@@ -50,7 +52,13 @@ pub struct Activity(Mutex<Doing>);
 impl Default for Activity {
     /// The client has connected and not logged in yet.
     fn default() -> Activity {
-        let doing = Doing { command: "Connect", since: Instant::now(), database: String::new(), statement: Vec::new() };
+        let doing = Doing {
+            command: "Connect",
+            since: Instant::now(),
+            database: String::new(),
+            state: String::new(),
+            statement: Vec::new(),
+        };
         Activity(Mutex::new(doing))
     }
 }
@@ -77,6 +85,7 @@ impl Activity {
         };
         let mut doing = self.lock();
         (doing.command, doing.since) = (name, Instant::now());
+        doing.state.clear();
         doing.statement.clear();
         doing.statement.extend_from_slice(&text[..cut(&text)]);
     }
@@ -95,11 +104,17 @@ impl Activity {
         let mut doing = self.lock();
         let took = matches!(doing.command, "Query" | "Execute").then(|| now.duration_since(doing.since));
         (doing.command, doing.since) = (SLEEP, now);
+        doing.state.clear();
         if doing.database != database {
             doing.database.clear();
             doing.database.push_str(database);
         }
         took
+    }
+
+    /// How far the command is.
+    pub fn tells(&self, state: String) {
+        self.lock().state = state;
     }
 
     /// The statement that was last run.

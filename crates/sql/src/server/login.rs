@@ -103,6 +103,7 @@ impl<E: Engine> Connection<E> {
                     attributes: credentials.attributes,
                     registry: self.slot.registry.clone(),
                     interrupt: self.slot.interrupt.clone(),
+                    activity: self.slot.activity.clone(),
                     tls: self.tls.clone(),
                 };
                 let wait = limit / limits::OPEN_SHARE;

@@ -71,6 +71,8 @@ pub struct ConnectionInfo {
     pub registry: Arc<Registry>,
     /// Set by KILL; the engine looks at it while it executes.
     pub interrupt: Arc<Interrupt>,
+    /// What others see of what the connection does.
+    pub activity: Arc<Activity>,
     /// `None`: the connection is not encrypted.
     pub tls: Option<TlsSession>,
 }

@@ -94,6 +94,7 @@ const MOST_TEXT: &str = "18446744073709551615";
 const ISOLATION: &str = "READ-COMMITTED";
 
 static DEFINITIONS: &[Definition] = &[
+    n("apus_alter_rate", "0", 0, U32),
     word("apus_durability", &CLASSES),
     n("apus_query_memory", "268435456", 0, QUERY_MEMORY_MAX),
     n("auto_increment_increment", "1", 1, 65_535),

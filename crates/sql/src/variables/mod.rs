@@ -161,6 +161,8 @@ pub struct Variables {
     pub on_disk: bool,
     /// Bytes of rows that a statement keeps in memory; beyond, they go to a file.
     pub query_memory: usize,
+    /// Rows per second that a definition goes through at most; 0: as fast as it can.
+    pub alter_rate: u64,
     pub(crate) globals: Arc<Globals>,
 }
 
@@ -210,6 +212,7 @@ impl Default for Variables {
             max_error_count: WARNINGS_MAX,
             on_disk: false,
             query_memory: QUERY_MEMORY,
+            alter_rate: 0,
             globals: Arc::default(),
         }
     }
@@ -475,6 +478,7 @@ impl Variables {
         match name {
             "autocommit" => self.autocommit = on,
             "max_error_count" => self.max_error_count = usize::try_from(number).unwrap_or(WARNINGS_MAX),
+            "apus_alter_rate" => self.alter_rate = number,
             "apus_durability" => self.on_disk = text == CLASSES[1],
             "apus_query_memory" => self.query_memory = usize::try_from(number).unwrap_or(usize::MAX),
             "explain_json_format_version" if number == 1 => return Err(errors::old_json_format()),

@@ -102,6 +102,8 @@ impl SqlEngine {
             if started.elapsed() > longest {
                 return Err(errors::from_code(ErrorCode::LockTimeout, "").into());
             }
+            let waits = "waiting for transactions that have rows of the table";
+            session.info.activity.tells(waits.to_owned());
             tokio::time::sleep(open).await;
             (closed, open) = (CLOSED_MAX.min(closed * 2), OPEN_MAX.min(open * 2));
             let sides = self.look_at(pair).await?;
@@ -165,8 +167,10 @@ impl SqlEngine {
         let request =
             ScanRequest { snapshot: state.snapshot.epoch(), ordered: true, ..ScanRequest::all(old.id, old.version) };
         let (mut cursor, mut rows) = (self.client.scan(&request), Rows::new());
+        let mut progress = self.progress(old, "copying rows").await;
         state.scratch.images.clear();
         while cursor.next_batch(&mut rows).await.map_err(|e| Failed::of_client(&e))? {
+            progress.advance(session, rows.len() as u64).await?;
             for row in rows.iter().flatten() {
                 if is_full(&state.scratch.images) {
                     self.put(session, &copying, &state.scratch.images, OpKind::Insert, false).await?;
@@ -192,6 +196,7 @@ impl SqlEngine {
         how: &How<'_>,
         state: &mut Following,
     ) -> std::result::Result<(), Failed> {
+        session.info.activity.tells("copying what has changed meanwhile".to_owned());
         for _ in 0..ROUNDS_MAX {
             if pin!(self.follow(session, sides, how, state)).await? <= FEW {
                 break;

@@ -75,6 +75,7 @@ impl SqlEngine {
         let mut s = session.take_scratch();
         let (mut numbers, mut hidden) = (Numbers::unforced(session), Numbers::hidden());
         let (mut copied, mut at) = (0, 0);
+        let mut progress = self.progress(&copying.old.schema, "copying rows, nobody writes").await;
         while at < keys.len() {
             let end = keys.len().min(at + BATCH);
             let mut attempt = 0;
@@ -91,6 +92,7 @@ impl SqlEngine {
                     Batch::Again(_) => {}
                 }
             };
+            progress.advance(session, (end - at) as u64).await?;
             at = end;
         }
         if copying.on_disk && !s.images.is_empty() {

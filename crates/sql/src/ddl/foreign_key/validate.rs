@@ -66,6 +66,7 @@ impl SqlEngine {
         let reads = Reads::default();
         let cluster = self.cluster(&catalog, &reads);
         let (mut cursor, mut rows, mut count) = (self.client.scan(&request), Rows::new(), 0);
+        let mut progress = self.progress(schema, "looking at rows").await;
         while cursor.next_batch(&mut rows).await.map_err(|e| errors::from_client(&e))? {
             let keys = primary_keys(schema, &layout, &rows).map_err(|e| errors::from_code(e, ""))?;
             let mut attempt = 0;
@@ -86,6 +87,7 @@ impl SqlEngine {
                     Err(fail) => return Err(fail.into()),
                 }
             };
+            progress.advance(session, rows.len() as u64).await?;
         }
         Ok((count, catalog.lineage))
     }

@@ -123,6 +123,7 @@ impl SqlEngine {
             request.batch_rows = BATCH;
             request.with_pending = true;
             let (mut cursor, mut rows) = (self.client.scan(&request), Rows::new());
+            let mut progress = self.progress(schema, "going through rows").await;
             loop {
                 session.env.may_go_on()?;
                 match cursor.next_batch(&mut rows).await {
@@ -145,6 +146,7 @@ impl SqlEngine {
                         Err(stop) => return Err(stop.into_sql()),
                     }
                 }
+                progress.advance(session, keys.len() as u64).await?;
             }
         }
         Err(errors::from_code(ErrorCode::SchemaVersionChanged, &name.table))

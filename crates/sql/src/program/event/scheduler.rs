@@ -149,6 +149,7 @@ impl SqlEngine {
             attributes: Vec::new(),
             registry: connections.clone(),
             interrupt: slot.interrupt.clone(),
+            activity: slot.activity.clone(),
             tls: None,
         };
         let is_sure = self.check_accounts().await;
