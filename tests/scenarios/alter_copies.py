@@ -190,7 +190,7 @@ def alter_of(turn):
             "ALTER TABLE t DROP PRIMARY KEY, ADD PRIMARY KEY (id), ADD UNIQUE KEY other (w, v)",
             "ALTER TABLE t MODIFY w VARCHAR(20) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin, DROP INDEX other",
             # A copy cannot follow where rows are counted.
-            "ALTER TABLE t ADD n BIGINT NOT NULL AUTO_INCREMENT, ADD UNIQUE KEY counted (n)", "ALTER TABLE t DROP COLUMN n, MODIFY v INT")[turn % 6]
+            "ALTER TABLE t ADD n BIGINT NOT NULL AUTO_INCREMENT, ADD UNIQUE KEY counted (n)", "ALTER TABLE t DROP COLUMN n, MODIFY v BIGINT")[turn % 6]
 
 
 def patiently(node, statement):
