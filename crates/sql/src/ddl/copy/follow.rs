@@ -1,6 +1,7 @@
 //! A copy that follows its table, while others write it.
 //!
-//! 1. The rows of a snapshot are copied.
+//! 1. Rows are copied in the order of their keys, at a snapshot. After [`RENEWED`] rows a new snapshot takes its place: what has changed of the rows that the copy has is copied as in step 2, and the rows behind them are read at the new one. So no snapshot is held for long, however
+//!    large the table is, and data nodes keep few versions.
 //! 2. What has changed between that snapshot and a new one is told by the data nodes (`apus_signal::changed`): of each such row what it was and what it is. What it was goes out of the copy, then what it is comes into it. So the copy is what
 //!    the table was at the new snapshot, and no row is in the way of another one that has its key since. That is repeated until little changes meanwhile.
 //! 3. The table is closed for whoever has not begun to work with it ([`Stage::Closing`]). When no transaction has a row of it any more it is closed for all ([`Stage::Filling`]), and what has changed since the last snapshot is copied. If
@@ -8,10 +9,10 @@
 //!
 //! Nothing is locked and nothing is held up but in step 3. Nothing is missed whoever writes: SQL nodes, cascades in data nodes, native clients. The copy is written by this statement alone, so a row that is to go out of it and is not there is a mistake of ours.
 //!
-//! A row of the copy is found by what its row was. So the primary key of the copy has to follow from the row, and nothing may be counted anew ([`can_follow`]). Data nodes keep versions for the snapshot: if they must give them up, for
-//! memory or because copying takes longer than a snapshot may be old, rows are copied while nobody writes.
+//! A row of the copy is found by what its row was. So the primary key of the copy has to follow from the row, and nothing may be counted anew ([`can_follow`]). Data nodes keep versions for the snapshot: if they must give them up because
+//! memory is short, rows are copied while nobody writes.
 
-use std::{pin::pin, time::Duration};
+use std::{ops::Bound, pin::pin, time::Duration};
 
 use apus_client::{ChangedRow, ExecOptions, OpBatch, Results, Rows, ScanRequest, Snapshot};
 use apus_signal::tc::OpKind;
@@ -25,16 +26,20 @@ use super::{
 };
 use crate::{
     catalog::copies::Stage,
+    ddl::progress::Progress,
     errors,
     exec::{Cluster, duplicate, new_row::Numbers},
     plan::Insert,
     session::{Scratch, Session, engine::SqlEngine, serializable_reads::Reads},
     spill::byte_strings::Strings,
+    wire::SqlError,
 };
 
 /// Rows and bytes of one transaction.
 const BATCH: usize = 256;
 const BATCH_BYTES: usize = 1 << 20;
+/// Rows that are read at one snapshot.
+const RENEWED: u64 = 8_192;
 /// So few rows have changed that the table may be closed.
 const FEW: u64 = 500;
 /// Rounds after which it is closed however many they are.
@@ -57,6 +62,8 @@ struct Following {
     count: u64,
     /// That the copy is like.
     snapshot: Snapshot,
+    /// The copy has the rows up to this key alone; `None`: all.
+    reached: Option<Vec<u8>>,
 }
 
 /// How a round goes through its rows.
@@ -89,9 +96,10 @@ impl SqlEngine {
         let snapshot = self.client.snapshot().await.map_err(|e| Failed::of_client(&e))?;
         let numbers = Numbers::unforced(session);
         let scratch = session.take_scratch();
-        let mut state = Following { scratch, numbers, hidden: Numbers::hidden(), count: 0, snapshot };
+        let (hidden, reached) = (Numbers::hidden(), Some(Vec::new()));
+        let mut state = Following { scratch, numbers, hidden, count: 0, snapshot, reached };
         let sides = self.look_at(pair).await?;
-        pin!(self.copy_snapshot(session, &sides, how, &mut state)).await?;
+        pin!(self.copy_all(session, &sides, how, &mut state)).await?;
         pin!(self.catch_up(session, &sides, how, &mut state)).await?;
         let longest = Duration::from_secs(session.env.variables.definition_wait);
         let (started, mut closed, mut open) = (Instant::now(), CLOSED, OPEN);
@@ -152,25 +160,44 @@ impl SqlEngine {
         }
     }
 
-    /// The rows of the first snapshot.
-    async fn copy_snapshot(
+    /// All rows, each at some snapshot; the copy is like the last of them.
+    async fn copy_all(
         &self,
         session: &mut Session,
         sides: &Sides,
         how: &How<'_>,
         state: &mut Following,
     ) -> std::result::Result<(), Failed> {
+        let mut progress = self.progress(&sides.table.schema, "copying rows").await;
+        while pin!(self.copy_some(session, sides, how, state, &mut progress)).await? {
+            pin!(self.follow(session, sides, how, state)).await?;
+        }
+        state.reached = None;
+        Ok(())
+    }
+
+    /// The next rows, at the present snapshot. Returns whether there may be more.
+    async fn copy_some(
+        &self,
+        session: &mut Session,
+        sides: &Sides,
+        how: &How<'_>,
+        state: &mut Following,
+        progress: &mut Progress,
+    ) -> std::result::Result<bool, Failed> {
         let copying = how.copying(sides);
         let (plan, reads) = (rows::plan(&copying)?, Reads::default());
         let cluster = self.cluster(&sides.catalog, &reads);
         let old = &sides.table.schema;
-        let request =
-            ScanRequest { snapshot: state.snapshot.epoch(), ordered: true, ..ScanRequest::all(old.id, old.version) };
-        let (mut cursor, mut rows) = (self.client.scan(&request), Rows::new());
-        let mut progress = self.progress(old, "copying rows").await;
+        let mut key = state.reached.take().unwrap_or_default();
+        let low = if key.is_empty() { Bound::Unbounded } else { Bound::Excluded(&key[..]) };
+        let (snapshot, ordered, limit) = (state.snapshot.epoch(), true, RENEWED);
+        let request = ScanRequest { snapshot, ordered, limit, low, ..ScanRequest::all(old.id, old.version) };
+        let (mut cursor, mut rows, mut read) = (self.client.scan(&request), Rows::new(), 0);
         state.scratch.images.clear();
         while cursor.next_batch(&mut rows).await.map_err(|e| Failed::of_client(&e))? {
             progress.advance(session, rows.len() as u64).await?;
+            read += rows.len() as u64;
             for row in rows.iter().flatten() {
                 if is_full(&state.scratch.images) {
                     self.put(session, &copying, &state.scratch.images, OpKind::Insert, false).await?;
@@ -179,13 +206,14 @@ impl SqlEngine {
                 state.count += 1;
                 pin!(make(cluster, session, state, &plan, &copying, row)).await?;
             }
+            if let Some(last) = rows.iter().flatten().last() {
+                key_of(old, last, &mut key)?;
+            }
         }
-        self.put(session, &copying, &state.scratch.images, OpKind::Insert, false).await?;
-        if how.on_disk && !state.scratch.images.is_empty() {
-            let reached = self.reach_disks(&copying.new.schema, &state.scratch).await;
-            reached.map_err(|e| Failed::of_client(&e))?;
-        }
-        Ok(())
+        // The last ones are on the disks, and so are all before them.
+        self.put(session, &copying, &state.scratch.images, OpKind::Insert, how.on_disk).await?;
+        state.reached = Some(key);
+        Ok(read == RENEWED)
     }
 
     /// Until little changes while what has changed is copied.
@@ -235,13 +263,19 @@ impl SqlEngine {
         let (since, until) = (state.snapshot.epoch(), next.epoch());
         let kind = if pass == Pass::Old { OpKind::Delete } else { OpKind::Insert };
         let mut cursor = self.client.changed_rows(&sides.table.schema, since, until);
-        let (mut changed, mut rows) = (0, Rows::new());
+        let (mut changed, mut rows, mut key) = (0, Rows::new(), Vec::new());
         state.scratch.images.clear();
         while cursor.next_batch(&mut rows).await.map_err(|e| Failed::of_client(&e))? {
             for row in rows.iter().flatten() {
                 changed += 1;
                 let row = ChangedRow::decode(row).map_err(|e| Failed::of_client(&e.into()))?;
                 let Some(image) = (if pass == Pass::Old { row.old } else { row.new }) else { continue };
+                if let Some(reached) = &state.reached {
+                    key_of(&sides.table.schema, image, &mut key)?;
+                    if key > *reached {
+                        continue;
+                    }
+                }
                 if is_full(&state.scratch.images) {
                     self.put(session, copying, &state.scratch.images, kind, copying.on_disk).await?;
                     state.scratch.images.clear();
@@ -309,6 +343,13 @@ impl SqlEngine {
             }
         }
     }
+}
+
+/// The encoded primary key of a row of the table.
+fn key_of(table: &TableSchema, row: &[u8], out: &mut Vec<u8>) -> std::result::Result<(), SqlError> {
+    out.clear();
+    let encoded = table.layout().check(row).and_then(|()| key::encode_from_row(table, &table.primary_key, row, out));
+    encoded.map(|_| ()).map_err(|e| errors::from_code(e, &table.name))
 }
 
 fn is_full(images: &Strings) -> bool {

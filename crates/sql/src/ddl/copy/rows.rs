@@ -188,7 +188,7 @@ impl SqlEngine {
     }
 
     /// What was copied is on the disks: the last row is written once more.
-    pub(super) async fn reach_disks(&self, new: &TableSchema, s: &Scratch) -> std::result::Result<(), ClientError> {
+    async fn reach_disks(&self, new: &TableSchema, s: &Scratch) -> std::result::Result<(), ClientError> {
         let (mut write, mut key) = (OpBatch::new(), Vec::new());
         let last = s.images.iter().last().unwrap_or(&[]);
         key::encode_from_row(new, &new.primary_key, last, &mut key)?;
