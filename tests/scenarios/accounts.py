@@ -85,6 +85,21 @@ def logins(t, cluster, root):
             cursor = connection.cursor()
             cursor.execute("SELECT CURRENT_USER()")
             check_equal(cursor.fetchall(), [("app@%",)], "the other user")
+    with t.case("two passwords at a time: RETAIN CURRENT PASSWORD and DISCARD OLD PASSWORD, at both SQL nodes"):
+        for plugin in ("caching_sha2_password", "mysql_native_password"):
+            ask(root, f"CREATE USER two IDENTIFIED WITH {plugin} BY 'one'")
+            ask(root, "ALTER USER two IDENTIFIED BY 'other' RETAIN CURRENT PASSWORD")
+            for number in (0, 1):
+                for password in ("one", "other", "one"):
+                    check_equal(stock(cluster, number, "two", password)[1].split(), ["two@%"], f"{plugin}: {password}")
+                refused(1045, "a third password", lambda number=number: connect(cluster, number, "two", "none"))
+            with contextlib.closing(connect(cluster, 1, "two", "other")) as own:
+                refused(1227, "who may not have two", lambda own=own: ask(own, "ALTER USER USER() DISCARD OLD PASSWORD"))
+                ask(root, "GRANT APPLICATION_PASSWORD_ADMIN ON *.* TO two")
+                ask(own, "ALTER USER USER() DISCARD OLD PASSWORD")
+            refused(1045, "the password that was discarded", lambda: connect(cluster, 0, "two", "one"))
+            check_equal(stock(cluster, 0, "two", "other")[1].split(), ["two@%"], plugin)
+            ask(root, "DROP USER two")
     with t.case("mysql_native_password and the most specific host"):
         with contextlib.closing(connect(cluster, 0, "old", "old pass")) as connection:
             check_equal(ask(connection, "SELECT CURRENT_USER()"), (("old@localhost",),), "the host of the account")

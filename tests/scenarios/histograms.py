@@ -4,7 +4,7 @@ import json
 
 from lib.asking import ask, connect
 from lib.cluster import Cluster
-from lib.harness import check, check_equal, scenario_main
+from lib.harness import check, check_equal, scenario_main, wait_until
 
 LIMIT_SECONDS = (120, 120)
 SIDE_BY_SIDE = True
@@ -43,6 +43,15 @@ def scenario(t):
             ask(two, "ANALYZE TABLE item UPDATE HISTOGRAM ON kind")
             check(ask(one, SHOWN) != before, "the histogram is that of before")
             check_equal(expected(one, RARE), ROWS / 2, "rows expected")
+        with t.case("AUTO UPDATE: it is made anew by itself when rows have come"):
+            ask(one, "CREATE TABLE grows (id INT PRIMARY KEY, kind VARCHAR(10))")
+            ask(one, "ANALYZE TABLE grows UPDATE HISTOGRAM ON kind AUTO UPDATE")
+            shown = "SELECT histogram->'$.buckets' FROM information_schema.column_statistics WHERE table_name = 'grows'"
+            check_equal(json.loads(ask(one, shown)[0][0]), [], "buckets of an empty table")
+            ask(one, "INSERT INTO grows SELECT * FROM item")
+            wait_until(lambda: len(json.loads(ask(two, shown)[0][0])) == 2, 40, "the histogram of the rows")
+            check_equal(expected(two, "SELECT id FROM grows WHERE kind = 'rare'"), ROWS / 2, "rows expected")
+            ask(one, "DROP TABLE grows")
         after = ask(one, SHOWN)
     with t.case("a start from the disks has it"), Cluster(t, name="again", sql_nodes=2, dir=directory) as cluster:
         connection = connect(cluster, 1, "shop")

@@ -84,11 +84,21 @@ def main(t):
                     check_collectors(exporter, exporter.metrics())
             with t.case("tables of what nobody counts are there and empty, as in a MySQL without performance_schema"):
                 check_equal(ask("SELECT @@performance_schema"), ((0,),), "performance_schema")
-                for name in ("threads", "events_statements_current", "data_locks", "setup_consumers", "memory_summary_global_by_event_name", "replication_connection_status"):
+                for name in ("events_stages_current", "data_locks", "setup_consumers", "memory_summary_global_by_event_name", "replication_connection_status"):
                     check_equal(ask(f"SELECT COUNT(*) FROM performance_schema.{name}"), ((0,),), name)
                 shown, listed = dict(ask("SHOW GLOBAL STATUS")), dict(ask("SELECT * FROM performance_schema.global_status"))
                 check_equal(sorted(shown), sorted(listed), "global_status")
                 check_equal([column[0] for column in ask("DESCRIBE performance_schema.events_statements_history")][:4], ["THREAD_ID", "EVENT_ID", "END_EVENT_ID", "EVENT_NAME"], "columns")
+            with t.case("threads, statements of sessions and the schema sys"):
+                ask("SELECT 'marked', 1")
+                one = "SELECT SQL_TEXT, ROWS_SENT, CURRENT_SCHEMA, EVENT_NAME, ERRORS FROM performance_schema.events_statements_history WHERE SQL_TEXT LIKE 'SELECT ''marked%'"
+                check_equal(ask(one), (("SELECT 'marked', 1", 1, "shop", "statement/sql/select", 0),), "its history")
+                running = "SELECT e.SQL_TEXT LIKE 'SELECT e.%', e.END_EVENT_ID FROM performance_schema.events_statements_current e JOIN performance_schema.threads t USING (THREAD_ID) WHERE t.PROCESSLIST_ID = CONNECTION_ID()"
+                check_equal(ask(running), ((1, None),), "the statement that runs")
+                check_equal(ask("SELECT COUNT(*) FROM performance_schema.events_statements_history WHERE THREAD_ID = CONNECTION_ID()"), ((10,),), "as many as are kept")
+                check_equal(ask("SELECT conn_id = CONNECTION_ID(), command FROM sys.processlist WHERE current_statement LIKE '%conn_id%'"), ((1, "Query"),), "sys.processlist")
+                check(ask("SELECT exec_count, query FROM sys.statement_analysis WHERE query LIKE 'SELECT%'"), "sys.statement_analysis")
+                check_equal(ask("SELECT VARIABLE_VALUE > 0 FROM performance_schema.session_status WHERE VARIABLE_NAME = 'Com_select'"), ((1,),), "session_status")
             with t.case("TABLES and SHOW TABLE STATUS tell how large tables are"):
                 ask("CREATE TABLE shop.part (id BIGINT PRIMARY KEY, name VARCHAR(100), KEY (name))")
                 sizes = "TABLE_ROWS, AVG_ROW_LENGTH, DATA_LENGTH, MAX_DATA_LENGTH, INDEX_LENGTH, DATA_FREE, AUTO_INCREMENT"

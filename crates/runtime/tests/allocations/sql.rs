@@ -4,7 +4,6 @@ use std::{fmt::Write, sync::Arc};
 
 use apus_client::Client;
 use apus_sql::{
-    catalog::auto_increment::AutoIncrement,
     server::{Collected, ConnectionInfo, Engine, Registry},
     session::{Session, engine::SqlEngine},
     wire::{ParamValue, capability},
@@ -27,7 +26,7 @@ struct Connection {
 
 impl Connection {
     async fn open(client: Client) -> Connection {
-        let engine = SqlEngine::new(client, Arc::new(AutoIncrement::default()), Arc::default(), Arc::default());
+        let engine = SqlEngine::new(client, Arc::default(), Arc::default(), Arc::default(), Arc::default());
         let info = ConnectionInfo {
             id: 1,
             user: "root".to_owned(),
@@ -37,6 +36,7 @@ impl Connection {
             capabilities: capability::SERVER,
             attributes: Vec::new(),
             registry: Arc::new(Registry::new(1, 1, 1)),
+            activity: Arc::default(),
             interrupt: Default::default(),
             tls: None,
         };

@@ -39,19 +39,21 @@ pub(super) fn plain(name: &str) -> String {
 
 pub fn encode(account: &Account) -> Vec<u8> {
     let mut lines = vec![FORM.to_owned(), format!("plugin\t{}", account.auth.plugin.name())];
-    lines.push(match &account.auth.secret {
-        Secret::Empty => "secret\tempty".to_owned(),
-        Secret::Configured(_) => "secret\tgiven".to_owned(),
-        Secret::Native(digest) => format!("secret\tnative\t{}", password::native_text(digest)),
-        Secret::Sha2(text) => format!("secret\tsha2\t{}", escaped(text)),
-    });
+    let secret = |secret: &Secret| match secret {
+        Secret::Empty => "empty".to_owned(),
+        Secret::Configured(_) => "given".to_owned(),
+        Secret::Native(digest) => format!("native\t{}", password::native_text(digest)),
+        Secret::Sha2(text) => format!("sha2\t{}", escaped(text)),
+    };
+    lines.push(format!("secret\t{}", secret(&account.auth.secret)));
+    lines.extend(account.second.iter().map(|second| format!("second\t{}", secret(second))));
     lines.extend(account.is_locked.then(|| "locked".to_owned()));
     lines.extend(account.requires.lines());
     if account.max_user_connections > 0 {
         lines.push(format!("connections\t{}", account.max_user_connections));
     }
     lines.extend(account.policy.lines());
-    lines.push(format!("global\t{}", account.global.0));
+    lines.push(format!("global\t{}", account.global.kept()));
     let databases = account.databases.iter();
     lines.extend(databases.map(|(name, p)| format!("database\t{}\t{}", p.0, escaped(name))));
     let tables = account.tables.iter();
@@ -94,10 +96,12 @@ fn decoded(name: AccountName, bytes: &[u8]) -> Option<Account> {
             ["secret", "empty"] => account.auth.secret = Secret::Empty,
             ["secret", "native", text] => account.auth.secret = password::parse_native(text)?,
             ["secret", "sha2", text] => account.auth.secret = password::parse_sha2(&plain(text))?,
+            ["second", "native", text] => account.second = Some(password::parse_native(text)?),
+            ["second", "sha2", text] => account.second = Some(password::parse_sha2(&plain(text))?),
             ["locked"] => account.is_locked = true,
             ["tls" | "certificate", ..] => account.requires.take(&fields)?,
             ["connections", count] => account.max_user_connections = count.parse().ok()?,
-            ["global", bits] => account.global = Privileges(bits.parse().ok()?),
+            ["global", bits] => account.global = Privileges::of_kept(bits.parse().ok()?),
             ["database", bits, name] => {
                 account.databases.insert(plain(name), Privileges(bits.parse().ok()?));
             }
@@ -144,6 +148,8 @@ mod tests {
         for (number, secret) in secrets.into_iter().enumerate() {
             let mut account = Account::new(name.clone(), Auth { plugin: AuthPlugin::CachingSha2Password, secret });
             account.is_locked = number == 1;
+            account.second =
+                [Some(password::sha2("c", [4; 20])), Some(password::native("d")), None, None][number].clone();
             account.requires = match number {
                 0 => Requires::Nothing,
                 1 => Requires::Encryption,
@@ -176,6 +182,18 @@ mod tests {
         let expected = Account { requires: Requires::Encryption, global: Privileges(1), ..Account::new(name, auth) };
         assert_eq!(account, expected);
         assert!(!account.policy.is_expired(u64::MAX, 1), "nobody knows how old its password is");
+    }
+
+    #[test]
+    fn who_had_all_privileges_has_all() {
+        let name = AccountName::new("u", "%");
+        let kept = |bits: u64| format!("apus account 1\nsecret\tempty\nglobal\t{bits}").into_bytes();
+        let global = |bytes: &[u8]| decode(name.clone(), bytes).global;
+        assert_eq!(global(&kept(0x1f_3fff_ffff)), Privileges::GLOBAL, "before there was XA_RECOVER_ADMIN");
+        assert_eq!(global(&kept(0x0f_3fff_ffff)), Privileges(0x0f_3fff_ffff));
+        let mut account = decode(name.clone(), &kept(0x1f_3fff_ffff));
+        account.global = Privileges::GLOBAL.without(Privileges::XA_RECOVER_ADMIN);
+        assert_eq!(global(&encode(&account)), account.global, "it was revoked");
     }
 
     #[test]

@@ -117,6 +117,8 @@ pub struct Auth {
 pub struct Account {
     pub name: AccountName,
     pub auth: Auth,
+    /// RETAIN CURRENT PASSWORD has kept it: as good as the other one.
+    pub second: Option<Secret>,
     pub is_locked: bool,
     pub requires: Requires,
     /// 0: any number.
@@ -153,6 +155,7 @@ impl Account {
         Account {
             name,
             auth,
+            second: None,
             is_locked: false,
             requires: Requires::default(),
             max_user_connections: 0,
@@ -165,6 +168,11 @@ impl Account {
             roles: BTreeMap::new(),
             default_roles: BTreeSet::new(),
         }
+    }
+
+    /// All by which it can be proved.
+    pub fn secrets(&self) -> impl Iterator<Item = &Secret> {
+        std::iter::once(&self.auth.secret).chain(&self.second)
     }
 
     /// The roles that a session of it acts with, in the order of their names.

@@ -185,7 +185,7 @@ impl Policy {
     }
 
     /// As `mysql.user` has it; `None`: NULL.
-    pub fn user_attributes(&self) -> Option<Json> {
+    pub fn user_attributes(&self, second: Option<&Secret>) -> Option<Json> {
         let mut members = Vec::new();
         members.extend(self.attributes().map(|attributes| ("metadata".to_owned(), attributes)));
         if self.failed_attempts > 0 || self.lock_time != LockTime::Days(0) {
@@ -195,6 +195,7 @@ impl Policy {
             ]);
             members.push(("Password_locking".to_owned(), Json::Object(locking)));
         }
+        members.extend(second.map(|second| ("additional_password".to_owned(), Json::String(second.text()))));
         (!members.is_empty()).then(|| Json::Object(Object::from_members(members)))
     }
 
@@ -295,7 +296,7 @@ mod tests {
     #[test]
     fn attributes_are_patched() {
         let mut policy = Policy::default();
-        assert_eq!(policy.user_attributes(), None);
+        assert_eq!(policy.user_attributes(None), None);
         attribute("{\"b\": {\"c\": null, \"d\": 1}, \"a\": null}").apply(&mut policy, false).unwrap();
         assert_eq!(policy.attributes.as_deref(), Some("{\"b\": {\"d\": 1}}"));
         let comment = Change { remark: Some(Remark::Comment("it's".into())), ..Change::default() };
@@ -307,7 +308,7 @@ mod tests {
         }
         policy.lock_time = LockTime::Unbounded;
         assert_eq!(
-            text_of(&policy.user_attributes().unwrap()),
+            text_of(&policy.user_attributes(None).unwrap()),
             "{\"metadata\": {\"comment\": \"it's\"}, \
              \"Password_locking\": {\"failed_login_attempts\": 0, \"password_lock_time_days\": -1}}"
         );

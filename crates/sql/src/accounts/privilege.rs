@@ -41,7 +41,8 @@ const STATIC: [(&str, u8); 30] = [
 ];
 
 /// Dynamic ones that mean something here.
-const DYNAMIC: [(&str, u8); 6] = [
+const DYNAMIC: [(&str, u8); 7] = [
+    ("APPLICATION_PASSWORD_ADMIN", 38),
     ("CONNECTION_ADMIN", 32),
     ("ROLE_ADMIN", 36),
     ("SET_ANY_DEFINER", 33),
@@ -85,13 +86,18 @@ impl Privileges {
     pub const SYSTEM_VARIABLES_ADMIN: Privileges = bit(35);
     pub const ROLE_ADMIN: Privileges = bit(36);
     pub const XA_RECOVER_ADMIN: Privileges = bit(37);
+    pub const APPLICATION_PASSWORD_ADMIN: Privileges = bit(38);
     pub const EVENT: Privileges = bit(25);
     pub const TRIGGER: Privileges = bit(26);
     /// WITH GRANT OPTION: all that one has at that level may be given on.
     pub const GRANT_OPTION: Privileges = bit(63);
 
     /// What ALL means at each level.
-    pub const GLOBAL: Privileges = Privileges(0x3f_3fff_ffff);
+    pub const GLOBAL: Privileges = Privileges(0x7f_3fff_ffff);
+    /// What it meant before there were XA_RECOVER_ADMIN and APPLICATION_PASSWORD_ADMIN.
+    const GLOBAL_BEFORE: Privileges = Privileges(0x1f_3fff_ffff);
+    /// Beside the privileges of an account as it is kept: who has kept it knew of these two.
+    const KEPT_SINCE: Privileges = bit(62);
     /// All but the dynamic ones.
     pub const ALL_STATIC: Privileges = Privileges(0x3fff_ffff);
     pub const ON_DATABASE: Privileges = Privileges(
@@ -108,6 +114,19 @@ impl Privileges {
     pub const ON_COLUMN: Privileges = Privileges(0b111 | 1 << 10);
 
     pub const ON_ROUTINE: Privileges = Privileges(1 << 17 | 1 << 23);
+
+    /// As the privileges of an account on everything are kept.
+    pub const fn kept(self) -> u64 {
+        self.union(Privileges::KEPT_SINCE).0
+    }
+    /// Whoever was granted all that there was has what has come since.
+    pub const fn of_kept(bits: u64) -> Privileges {
+        let kept = Privileges(bits);
+        if kept.contains(Privileges::GLOBAL_BEFORE) && !kept.contains(Privileges::KEPT_SINCE) {
+            return kept.union(Privileges::GLOBAL);
+        }
+        kept.without(Privileges::KEPT_SINCE)
+    }
 
     pub const fn union(self, other: Privileges) -> Privileges {
         Privileges(self.0 | other.0)
@@ -153,7 +172,7 @@ mod tests {
 
     #[test]
     fn levels_have_their_privileges() {
-        assert_eq!(Privileges::GLOBAL.names().len() + Privileges::GLOBAL.dynamic_names().len(), 36);
+        assert_eq!(Privileges::GLOBAL.names().len() + Privileges::GLOBAL.dynamic_names().len(), 37);
         assert_eq!(
             Privileges::ON_TABLE.names().join(","),
             "SELECT,INSERT,UPDATE,DELETE,CREATE,DROP,REFERENCES,INDEX,ALTER,CREATE VIEW,SHOW VIEW,TRIGGER"

@@ -124,7 +124,9 @@ fn user_row(a: &Account) -> Row {
         number(policy.history),
         number(policy.reuse_days),
         policy.require_current.map_or(Datum::Null, flag),
-        policy.user_attributes().map_or(Datum::Null, |value| Datum::Json(json::binary::encode(&value).into())),
+        policy
+            .user_attributes(a.second.as_ref())
+            .map_or(Datum::Null, |value| Datum::Json(json::binary::encode(&value).into())),
     ]);
     row
 }

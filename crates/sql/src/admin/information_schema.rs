@@ -90,7 +90,8 @@ fn rows(schema: &TableSchema, catalog: &Catalog, env: &Env, sizes: &Sizes) -> Ve
             return grant_tables::slow_log_rows(&env.variables.of_node().slow);
         }
         crate::catalog::grant_tables::DATABASE => return grant_tables::rows(&schema.name, me),
-        crate::catalog::performance_schema::DATABASE => return performance_schema::rows(&schema.name, catalog, env),
+        crate::catalog::sys::DATABASE => return super::sys::rows(schema, catalog, env),
+        crate::catalog::performance_schema::DATABASE => return performance_schema::rows(schema, catalog, env),
         _ => {}
     }
     let sees = |t: &Table| me.is_none_or(|me| me.rights.sees_table(&t.schema.database, &t.schema.name));
@@ -379,7 +380,7 @@ fn keys(s: &TableSchema) -> Vec<(&str, bool, &[u16], Option<&IndexDef>)> {
     primary.into_iter().chain(others).collect()
 }
 
-fn statistics_rows(t: &Table) -> Vec<Row> {
+pub(super) fn statistics_rows(t: &Table) -> Vec<Row> {
     let s = &t.schema;
     let mut rows = Vec::new();
     for (name, unique, columns, index) in keys(s) {

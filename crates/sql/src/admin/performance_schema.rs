@@ -2,18 +2,26 @@
 //!
 //! They are virtual like those of INFORMATION_SCHEMA. A real database of this name stands in front of them.
 
-use super::processlist::{self, Process};
+use std::collections::BTreeMap;
+
+use apus_types::TableSchema;
+
+use super::{
+    events,
+    processlist::{self, Process},
+};
 use crate::{
     catalog::{
         Catalog,
-        performance_schema::{DIGESTS, GLOBAL_STATUS},
+        performance_schema::{DIGESTS, GLOBAL_STATUS, SESSION_STATUS},
     },
     expr::Env,
     value::datum::{Datum, Row},
 };
 
 /// All rows of one of them, one value per column of its schema.
-pub fn rows(name: &str, catalog: &Catalog, env: &Env) -> Vec<Row> {
+pub fn rows(schema: &TableSchema, catalog: &Catalog, env: &Env) -> Vec<Row> {
+    let name = schema.name.as_str();
     let variables = |global| env.list_variables(global).into_iter().map(|(name, value)| pair(name, value)).collect();
     match name {
         "global_variables" => variables(true),
@@ -28,6 +36,13 @@ pub fn rows(name: &str, catalog: &Catalog, env: &Env) -> Vec<Row> {
             });
             list.into_iter().flatten().map(|(name, value)| pair(name.to_owned(), value)).collect()
         }
+        SESSION_STATUS => {
+            let list = env.session_status.borrow();
+            list.iter().map(|(name, value)| pair((*name).to_owned(), value.clone())).collect()
+        }
+        "threads" => processlist::list(env).map(|process| thread_row(schema, process)).collect(),
+        "events_statements_current" => events::current(schema, env),
+        "events_statements_history" => events::history(schema, env),
         DIGESTS => env.variables.of_node().digests.rows(),
         "processlist" => processlist::list(env).map(process_row).collect(),
         _ => Vec::new(),
@@ -36,6 +51,47 @@ pub fn rows(name: &str, catalog: &Catalog, env: &Env) -> Vec<Row> {
 
 fn pair(name: String, value: String) -> Row {
     vec![Datum::text(name), Datum::text(value)]
+}
+
+/// A row of a table by the names of its columns; what is not given is NULL, 0 or the first label.
+pub(super) fn filled<const N: usize>(schema: &TableSchema, values: [(&str, Datum<'static>); N]) -> Row {
+    filled_by(schema, values.into())
+}
+
+pub(super) fn filled_by(schema: &TableSchema, mut values: BTreeMap<&str, Datum<'static>>) -> Row {
+    let of = |column: &apus_types::Column| match values.remove(column.name.as_str()) {
+        Some(value) => value,
+        None if column.nullable => Datum::Null,
+        None if column.ty.is_text() => Datum::text(String::new()),
+        None => Datum::UInt(u64::from(matches!(column.ty, apus_types::ColumnType::Label { .. }))),
+    };
+    let row = schema.columns.iter().map(of).collect();
+    assert!(values.is_empty(), "columns that {} has not", schema.name);
+    row
+}
+
+fn thread_row(schema: &TableSchema, process: Process) -> Row {
+    let text = |s: Option<String>| s.map_or(Datum::Null, Datum::text);
+    let id = Datum::UInt(u64::from(process.id));
+    filled(
+        schema,
+        [
+            ("THREAD_ID", id.clone()),
+            ("NAME", Datum::text("thread/sql/one_connection")),
+            ("TYPE", Datum::text("FOREGROUND")),
+            ("PROCESSLIST_ID", id),
+            ("PROCESSLIST_USER", Datum::text(process.user)),
+            ("PROCESSLIST_HOST", Datum::text(process.host)),
+            ("PROCESSLIST_DB", text(process.database)),
+            ("PROCESSLIST_COMMAND", Datum::text(process.command)),
+            ("PROCESSLIST_TIME", Datum::Int(i64::try_from(process.time).unwrap_or(i64::MAX))),
+            ("PROCESSLIST_STATE", text(Some(process.state.to_owned()).filter(|state| !state.is_empty()))),
+            ("PROCESSLIST_INFO", text(process.info)),
+            ("CONNECTION_TYPE", Datum::text("TCP/IP")),
+            ("EXECUTION_ENGINE", Datum::UInt(1)),
+            ("TELEMETRY_ACTIVE", Datum::UInt(2)),
+        ],
+    )
 }
 
 fn process_row(process: Process) -> Row {

@@ -1,4 +1,4 @@
-//! Tables of MySQL's virtual databases that never have a row here. Tools ask them whether there is something to be told, and nothing is an answer; an unknown table would be an error.
+//! Tables of MySQL's virtual databases that have few rows here, or never one. Tools ask them whether there is something to be told, and nothing is an answer; an unknown table would be an error.
 //!
 //! PERFORMANCE_SCHEMA is OFF, as its variable says, and these are the tables that are empty in such a MySQL. Of INFORMATION_SCHEMA they tell of parts of InnoDB, of plans and profiles that
 //! nobody asked for, and of objects that nobody can make. `empty_tables.tsv` has their columns; `tests/reference/empty_tables.py` asks MySQL for them.
@@ -14,10 +14,10 @@ const COLUMNS: &str = include_str!("empty_tables.tsv");
 
 /// By name, those of one database.
 pub(super) fn of(database: &str) -> &'static BTreeMap<&'static str, TableSchema> {
-    static TABLES: OnceLock<[BTreeMap<&'static str, TableSchema>; 2]> = OnceLock::new();
-    let [information, performance] =
-        TABLES.get_or_init(|| [super::information_schema::DATABASE, super::performance_schema::DATABASE].map(read));
-    if database == super::information_schema::DATABASE { information } else { performance }
+    static TABLES: OnceLock<[BTreeMap<&'static str, TableSchema>; 3]> = OnceLock::new();
+    let databases = [super::information_schema::DATABASE, super::performance_schema::DATABASE, super::sys::DATABASE];
+    let all = TABLES.get_or_init(|| databases.map(read));
+    &all[databases.iter().position(|known| *known == database).unwrap_or(0)]
 }
 
 fn read(database: &'static str) -> BTreeMap<&'static str, TableSchema> {
@@ -62,6 +62,7 @@ fn column_type(column: &str, text: &str) -> ColumnType {
         "longblob" => ColumnType::Blob { length: u32::MAX },
         "date" => ColumnType::Date,
         "datetime" => ColumnType::DateTime { decimals },
+        "time" => ColumnType::Time { decimals },
         "timestamp" => ColumnType::Timestamp { decimals },
         "json" => ColumnType::Json,
         "enum" | "set" => {

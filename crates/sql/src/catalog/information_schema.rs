@@ -19,7 +19,7 @@ pub const DATABASE: &str = "information_schema";
 
 /// Whether rows are made when they are read: here, of a grant table or of PERFORMANCE_SCHEMA.
 pub fn is_virtual(schema: &TableSchema) -> bool {
-    let others = [crate::catalog::grant_tables::DATABASE, crate::catalog::performance_schema::DATABASE];
+    let others = [super::grant_tables::DATABASE, super::performance_schema::DATABASE, super::sys::DATABASE];
     schema.database == DATABASE || schema.id == TableId::default() && others.contains(&schema.database.as_str())
 }
 

@@ -15,6 +15,7 @@ pub(crate) mod information_schema;
 pub(crate) mod key_parts;
 pub(crate) mod performance_schema;
 pub mod statistics;
+pub(crate) mod sys;
 pub mod view;
 pub(crate) mod visibility;
 
@@ -265,6 +266,7 @@ impl Catalog {
             let found = match self.virtual_tables(database) {
                 None => return Err(errors::unknown_database(database)),
                 Some(crate::catalog::grant_tables::DATABASE) => crate::catalog::grant_tables::table(name),
+                Some(crate::catalog::sys::DATABASE) => crate::catalog::sys::table(name),
                 Some(_) => crate::catalog::performance_schema::table(name),
             };
             return found.ok_or_else(|| errors::unknown_table(database, name));
@@ -277,9 +279,12 @@ impl Catalog {
     }
     /// The database of this name, if it has virtual tables and is in no list.
     pub fn virtual_tables(&self, database: &str) -> Option<&'static str> {
-        let known = [crate::catalog::grant_tables::DATABASE, crate::catalog::performance_schema::DATABASE]
-            .into_iter()
-            .find(|known| *known == database);
+        let all = [
+            crate::catalog::grant_tables::DATABASE,
+            crate::catalog::performance_schema::DATABASE,
+            crate::catalog::sys::DATABASE,
+        ];
+        let known = all.into_iter().find(|known| *known == database);
         known.filter(|known| !self.databases.contains_key(*known))
     }
     pub fn tables_of(&self, database: &str) -> impl Iterator<Item = &Rc<Table>> {

@@ -10,8 +10,16 @@ use crate::value::enum_set;
 pub const DATABASE: &str = "performance_schema";
 pub(crate) const DIGESTS: &str = "events_statements_summary_by_digest";
 pub(crate) const GLOBAL_STATUS: &str = "global_status";
-const NAMES: [&str; 6] =
-    [DIGESTS, GLOBAL_STATUS, "global_variables", "persisted_variables", "processlist", "session_variables"];
+pub(crate) const SESSION_STATUS: &str = "session_status";
+const NAMES: [&str; 7] = [
+    DIGESTS,
+    GLOBAL_STATUS,
+    "global_variables",
+    "persisted_variables",
+    "processlist",
+    SESSION_STATUS,
+    "session_variables",
+];
 
 /// Numbers of [`DIGESTS`] behind its texts, and before the times at which statements were seen.
 const OF_DIGESTS: &str = "COUNT_STAR SUM_TIMER_WAIT MIN_TIMER_WAIT AVG_TIMER_WAIT MAX_TIMER_WAIT SUM_LOCK_TIME SUM_ERRORS SUM_WARNINGS \

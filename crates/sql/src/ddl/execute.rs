@@ -47,7 +47,12 @@ impl SqlEngine {
     }
 
     async fn define_only(&self, session: &mut Session, s: &mut Scratch, ddl: Ddl) -> Result<Changed> {
+        let renamed = if session.locked.is_some() { self.moved_tables(session, &ddl) } else { Vec::new() };
         let done = self.carry_out_definition(session, s, ddl).await;
+        session.uses.end_statement(false);
+        if done.is_ok() {
+            Box::pin(self.move_locks(session, &renamed)).await;
+        }
         session.env.take_notes().iter().for_each(|e| session.warn_error(e));
         done
     }
@@ -55,9 +60,7 @@ impl SqlEngine {
     async fn carry_out_definition(&self, session: &mut Session, s: &mut Scratch, ddl: Ddl) -> Result<Changed> {
         let mut done = Changed::default();
         self.authorize_definition(session, &ddl).await?;
-        if session.read_locks.iter().any(|lock| matches!(lock.kept, Kept::Tables(_))) {
-            return Err(errors::locked_tables());
-        }
+        self.check_locked_tables(session, &ddl)?;
         self.end_transaction(session, true).await?;
         session.check_may_define()?;
         let current = session.env.database.clone();
@@ -66,22 +69,28 @@ impl SqlEngine {
             Ok(TableName { database, table: name.1.clone(), version: 0 })
         };
         let changed: Vec<TableName> = ddl.changed_tables().iter().filter_map(|name| full(name).ok()).collect();
+        let session_locks = session.locked.is_some();
         let dropped = if let Ddl::DropDatabase { name, .. } = &ddl { name.as_str() } else { "" };
+        let of_change = |catalog: &Catalog| -> Vec<_> {
+            let named = changed.iter().filter_map(|name| catalog.find(&name.database, &name.table));
+            named.chain(catalog.tables_of(dropped).cloned()).collect()
+        };
         let is_closed = |catalog: &Catalog| {
             changed.iter().any(|name| copies::is_copied(catalog, &name.database, &name.table))
                 || copies::is_copied_in(catalog, dropped)
         };
         Box::pin(self.wait_for_copies(session, is_closed)).await?;
+        session.uses.begin(&self.table_locks, of_change(&*self.catalog().await?).iter().map(|table| (&**table, true)));
         let is_kept = |kept: &Kept| match kept {
-            Kept::Tables(_) => {
+            // Whoever wants to keep others from writing waits for UNLOCK TABLES.
+            Kept::Everything | Kept::Node(_) if session_locks => false,
+            Kept::Node(_) => {
                 changed.iter().any(|name| kept.has_table(&name.database, &name.table)) || kept.has_database(dropped)
             }
             _ => true,
         };
         Box::pin(self.wait_for_read_locks(session, is_kept)).await?;
-        let catalog = self.catalog().await?;
-        let named = changed.iter().filter_map(|name| catalog.find(&name.database, &name.table));
-        let tables: Vec<_> = named.chain(catalog.tables_of(dropped).cloned()).collect();
+        let tables = of_change(&*self.catalog().await?);
         Box::pin(self.wait_for_branches(session, &tables)).await?;
         match ddl {
             Ddl::CreateDatabase { name, if_not_exists, collation } => {

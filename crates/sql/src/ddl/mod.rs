@@ -9,6 +9,7 @@ pub(crate) mod default_dates;
 pub mod execute;
 pub mod foreign_key;
 pub mod histogram;
+mod locked;
 mod progress;
 pub(crate) mod rules;
 pub mod statement;

@@ -16,6 +16,7 @@ use crate::{
         engine::SqlEngine,
         locked_rows::OwnRows,
         parameters::{attribute_text, param_of},
+        table_locks::Uses,
         user_lock::Held,
     },
     value::datum::recycle,
@@ -35,6 +36,7 @@ impl Engine for SqlEngine {
     fn started(self: &Rc<Self>, connections: &Arc<Registry>, worker: usize) {
         if worker == 0 {
             *self.events.borrow_mut() = Some(self.schedule_events(connections, worker));
+            *self.histograms.borrow_mut() = Some(self.keep_histograms(connections, worker));
             *self.cleaner.borrow_mut() = Some(self.look_for_abandoned());
         }
     }
@@ -53,7 +55,8 @@ impl Engine for SqlEngine {
             transaction: None,
             explicit: false,
             read_only: None,
-            locks_tables: false,
+            locked: None,
+            uses: Uses::default(),
             isolation: None,
             next_isolation: None,
             next_read_only: None,
@@ -235,6 +238,7 @@ impl Engine for SqlEngine {
     async fn reset_connection(&self, session: &mut Session) -> Result<()> {
         session.branch = None;
         self.end_transaction(session, false).await?;
+        Box::pin(self.end_table_locks(session)).await;
         if !session.held.is_empty() {
             Box::pin(self.end_read_locks(session, |_| true)).await?;
             Box::pin(self.release_all_locks(session)).await?;

@@ -9,6 +9,7 @@ use crate::{
     monitor::{digest_text, digests::Did, slow, status::Counter},
     parse::digest::{Digest, Form},
     plan::cache::key_of,
+    server::Figures,
     session::{Session, engine::SqlEngine},
     value::zone::clock,
 };
@@ -53,6 +54,9 @@ impl SqlEngine {
         if is_slow || session.traits != 0 {
             self.tell_slow(session, took, is_slow);
         }
+        let Did { affected, sent, examined, warnings, is_failed, traits, .. } = did(session, took);
+        let figures = Figures { affected, sent, examined, warnings, is_failed, traits };
+        session.info.activity.ended(session.env.database.as_deref(), took, figures);
         self.end_digest(session, took);
     }
 
@@ -65,7 +69,7 @@ impl SqlEngine {
             return;
         }
         let env = &session.env;
-        let statement = session.info.registry.last_statement(env.connection_id);
+        let statement = session.info.activity.last_statement();
         let is_secret = digest_text::is_secret(statement.as_bytes());
         log.push(slow::Entry {
             ended: clock(),

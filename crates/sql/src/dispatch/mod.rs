@@ -34,7 +34,6 @@ use crate::{
         self, Fail, KeptPlan, Scratch, Session,
         branch::Lost,
         engine::{ATTEMPTS_MAX, SqlEngine},
-        read_locks::Kept,
     },
     value::datum::{Datum, recycle},
     wire::SqlError,
@@ -123,6 +122,7 @@ impl SqlEngine {
             return ended;
         }
         session.env.begun_file.take();
+        session.end_use();
         session.env.keep_assigned();
         let seconds = session.env.sleep_seconds.replace(0.0);
         if seconds > 0.0 {
@@ -290,9 +290,7 @@ impl SqlEngine {
         }
         session.check_may_run(plan).map_err(|e| (e, false))?;
         session.check_branch_runs(plan).map_err(|e| (e, false))?;
-        if plan.changes_or_locks() && self.may_be_read_locked() {
-            Box::pin(self.wait_to_write(session, plan)).await.map_err(|e| (e, false))?;
-        }
+        self.begin_use(session, plan).await.map_err(|e| (e, false))?;
         if fence::is_closed(catalog, plan, &session.worked) {
             let worked = session.worked.clone();
             Box::pin(self.wait_for_copies(session, |catalog| fence::is_closed(catalog, plan, &worked)))
@@ -310,6 +308,11 @@ impl SqlEngine {
         self.count(session, plan.counter());
         if plan.names().traits != 0 {
             self.count_traits(session, plan.names().traits);
+        }
+        if plan.names().reads_status {
+            let told =
+                self.status_of_node().list(session, catalog.tables().count(), false, self.globals.slow.dropped());
+            session.env.session_status.replace(told);
         }
         let before = session.savepoint;
         let had_transaction = session.transaction.is_some();
@@ -375,6 +378,7 @@ impl SqlEngine {
         if session.isolation.is_some() && !session.in_transaction() {
             session.forget_reading();
         }
+        session.end_use();
         session.env.take_notes().iter().for_each(|e| session.warn_error(e));
         session.tell_remarks();
         match done {
@@ -494,7 +498,7 @@ impl SqlEngine {
         (error, again)
     }
 
-    /// Ends the open transaction, and with it the locks of tables that began it.
+    /// Ends the open transaction. What LOCK TABLES has locked stays.
     ///
     /// # Errors
     /// 1399: it is a branch and would be committed. The cluster's.
@@ -502,14 +506,6 @@ impl SqlEngine {
         if commit {
             session.check_no_branch()?;
         }
-        let ended = self.end_transaction_only(session, commit).await;
-        if !session.read_locks.is_empty() {
-            Box::pin(self.end_read_locks(session, |lock| matches!(lock.kept, Kept::Tables(_)))).await?;
-        }
-        ended
-    }
-
-    async fn end_transaction_only(&self, session: &mut Session, commit: bool) -> Result<()> {
         if !session.transaction.as_ref().is_some_and(|t| t.is_started()) {
             session.forget_transaction();
             return Ok(());
@@ -609,11 +605,12 @@ fn finds_what_waits(plan: &Plan) -> bool {
     }
 }
 
-/// A statement that MySQL does not prepare: LOAD, XA, EXPLAIN FOR CONNECTION, and changes of procedures.
+/// A statement that MySQL does not prepare: LOAD, XA, LOCK and UNLOCK TABLES, EXPLAIN FOR CONNECTION, and changes of procedures.
 pub(crate) fn is_of_text_protocol(text: &[u8]) -> bool {
     let t = Tokens::new(&String::from_utf8_lossy(text.get(..64).unwrap_or(text)));
     t.peek_word("load")
         || t.peek_word("xa")
+        || (t.peek_word("lock") || t.peek_word("unlock")) && (t.second_word("tables") || t.second_word("table"))
         || token::is_explain_for_connection(&t)
         || (t.peek_word("drop") || t.peek_word("alter"))
             && ["procedure", "function", "trigger"].into_iter().any(|word| t.second_word(word))

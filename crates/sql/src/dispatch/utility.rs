@@ -275,6 +275,9 @@ impl SqlEngine {
     /// `read_only`: as the statement says, if it does.
     pub(crate) async fn begin(&self, session: &mut Session, read_only: Option<bool>) -> Result<()> {
         self.end_transaction(session, true).await?;
+        if session.locked.is_some() {
+            Box::pin(self.end_table_locks(session)).await;
+        }
         session.explicit = true;
         session.read_only = Some(read_only.unwrap_or_else(|| session.is_read_only()));
         session.next_read_only = None;

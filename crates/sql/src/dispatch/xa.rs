@@ -70,7 +70,7 @@ impl SqlEngine {
             return Err(xa::invalid());
         }
         session.check_no_branch()?;
-        if session.has_begun() || session.locks_tables {
+        if session.has_begun() || session.locked.is_some() {
             return Err(xa::outside());
         }
         let taken = Taken::new(&self.globals.branches, xid).ok_or_else(xa::duplicate)?;

@@ -554,6 +554,9 @@ pub fn locked_tables() -> SqlError {
 pub fn conflicting_read_lock() -> SqlError {
     error(1223, b"HY000", "Can't execute the query because you have a conflicting read lock".to_owned())
 }
+pub fn not_locked(table: &str) -> SqlError {
+    error(1100, b"HY000", format!("Table '{table}' was not locked with LOCK TABLES"))
+}
 pub fn locked_to_read(table: &str) -> SqlError {
     error(1099, b"HY000", format!("Table '{table}' was locked with a READ lock and can't be updated"))
 }

@@ -40,6 +40,8 @@ pub struct Env {
     /// What the statement under way has assigned to variables.
     assigned: RefCell<BTreeMap<String, Datum<'static>>>,
     pub database: Option<String>,
+    /// What performance_schema.session_status tells, while a statement reads it.
+    pub session_status: RefCell<Vec<(&'static str, String)>>,
     /// Query attributes of the command under way, by their lower case names.
     pub attributes: Vec<(String, Option<String>)>,
     pub user: String,
@@ -120,6 +122,7 @@ impl Env {
             user_variables: BTreeMap::new(),
             assigned: RefCell::default(),
             database: None,
+            session_status: RefCell::default(),
             attributes: Vec::new(),
             user,
             host,

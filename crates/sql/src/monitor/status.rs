@@ -200,6 +200,9 @@ impl Status {
         line
     }
 
+    pub fn began(&self) -> Instant {
+        self.started
+    }
     /// Seconds since the SQL node began.
     pub fn uptime(&self) -> u64 {
         self.started.elapsed().as_secs()

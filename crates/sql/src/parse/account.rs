@@ -23,6 +23,8 @@ pub struct Spoken {
     pub replaces: Option<String>,
     /// RANDOM: it is made up when the statement is carried out.
     pub is_random: bool,
+    /// RETAIN CURRENT PASSWORD: the one that the account has until then stays its second one.
+    pub retains: bool,
 }
 
 /// What IDENTIFIED says.
@@ -30,8 +32,10 @@ pub struct Spoken {
 pub enum Identified {
     /// BY 'password', for this plugin.
     By(Option<AuthPlugin>, Spoken),
-    /// WITH plugin AS 'kept form'; without AS nobody needs a password.
-    As(AuthPlugin, String),
+    /// WITH plugin AS 'kept form'; without AS nobody needs a password. True: RETAIN CURRENT PASSWORD.
+    As(AuthPlugin, String, bool),
+    /// DISCARD OLD PASSWORD: the second one is gone.
+    Discard,
 }
 
 #[derive(Clone, PartialEq, Debug)]
@@ -122,8 +126,13 @@ pub fn parse(t: &mut Tokens) -> Result<Option<Clause>> {
     let clause = if of_user(t, "create") {
         let if_not_exists = if_words(t, &["not", "exists"])?;
         let users = users(t, true)?;
-        let replaces = |i: &Option<Identified>| matches!(i, Some(Identified::By(_, Spoken { replaces: Some(_), .. })));
-        if users.iter().any(|(_, identified)| replaces(identified)) {
+        let is_of_alter = |i: &Option<Identified>| match i {
+            Some(Identified::By(_, spoken)) => spoken.replaces.is_some() || spoken.retains,
+            Some(Identified::As(_, _, retains)) => *retains,
+            Some(Identified::Discard) => true,
+            None => false,
+        };
+        if users.iter().any(|(_, identified)| is_of_alter(identified)) {
             return Err(t.error());
         }
         Clause::CreateUser { users, if_not_exists, options: Options::parse(t)? }
@@ -272,13 +281,17 @@ fn users(t: &mut Tokens, may_identify: bool) -> Result<Vec<(Named, Option<Identi
     let mut list = Vec::new();
     loop {
         let name = named(t)?;
-        let identified = if may_identify && t.word("identified") { Some(identified(t)?) } else { None };
-        for (word, what) in
-            [("discard", "DISCARD OLD PASSWORD"), ("add", "several factors"), ("and", "several factors")]
-        {
-            if t.peek_word(word) {
-                return Err(errors::not_supported(what));
-            }
+        let identified = if may_identify && t.word("identified") {
+            Some(identified(t)?)
+        } else if may_identify && t.word("discard") {
+            t.expect("old")?;
+            t.expect("password")?;
+            Some(Identified::Discard)
+        } else {
+            None
+        };
+        if t.peek_word("add") || t.peek_word("and") {
+            return Err(errors::not_supported("several factors"));
         }
         list.push((name, identified));
         if !t.symbol(',') {
@@ -297,8 +310,11 @@ fn identified(t: &mut Tokens) -> Result<Identified> {
         None
     };
     let found = match plugin {
-        Some(plugin) if t.word("as") => Identified::As(plugin, text(t)?),
-        Some(plugin) if !t.peek_word("by") => Identified::As(plugin, String::new()),
+        Some(plugin) if t.word("as") => {
+            let text = text(t)?;
+            Identified::As(plugin, text, retains(t)?)
+        }
+        Some(plugin) if !t.peek_word("by") => Identified::As(plugin, String::new(), false),
         plugin => {
             t.expect("by")?;
             let is_random = t.word("random");
@@ -331,10 +347,16 @@ pub(crate) fn text(t: &mut Tokens) -> Result<String> {
 fn spoken(t: &mut Tokens, is_random: bool) -> Result<Spoken> {
     let password = if is_random { String::new() } else { text(t)? };
     let replaces = if t.word("replace") { Some(text(t)?) } else { None };
-    if t.peek_word("retain") {
-        return Err(errors::not_supported("RETAIN CURRENT PASSWORD"));
+    Ok(Spoken { password, replaces, is_random, retains: retains(t)? })
+}
+
+fn retains(t: &mut Tokens) -> Result<bool> {
+    let retains = t.word("retain");
+    if retains {
+        t.expect("current")?;
+        t.expect("password")?;
     }
-    Ok(Spoken { password, replaces, is_random })
+    Ok(retains)
 }
 
 pub fn wrong_hash() -> SqlError {
@@ -596,10 +618,11 @@ mod tests {
             panic!()
         };
         assert!(if_not_exists);
-        let spoken = |password: &str| Spoken { password: password.into(), replaces: None, is_random: false };
+        let spoken =
+            |password: &str| Spoken { password: password.into(), replaces: None, is_random: false, retains: false };
         assert_eq!(users[0], (name("u", "%"), Some(Identified::By(None, spoken("p")))));
         assert_eq!(users[1].1, Some(Identified::By(Some(AuthPlugin::NativePassword), spoken("q"))));
-        assert_eq!(users[2].1, Some(Identified::As(AuthPlugin::CachingSha2Password, "h".into())));
+        assert_eq!(users[2].1, Some(Identified::As(AuthPlugin::CachingSha2Password, "h".into(), false)));
         let expected = Options {
             requires: Some(Requires::Encryption),
             max_user_connections: Some(3),
@@ -613,9 +636,12 @@ mod tests {
             clause("SET PASSWORD FOR u@h = 'x'"),
             Clause::SetPassword { user: name("u", "h"), password: spoken("x") }
         );
-        let replaced = Spoken { password: "x".into(), replaces: Some("y".into()), is_random: false };
-        assert_eq!(clause("SET PASSWORD = 'x' REPLACE 'y'"), Clause::SetPassword { user: None, password: replaced });
-        let random = Spoken { password: String::new(), replaces: Some("y".into()), is_random: true };
+        let replaced = Spoken { password: "x".into(), replaces: Some("y".into()), is_random: false, retains: true };
+        assert_eq!(
+            clause("SET PASSWORD = 'x' REPLACE 'y' RETAIN CURRENT PASSWORD"),
+            Clause::SetPassword { user: None, password: replaced }
+        );
+        let random = Spoken { password: String::new(), replaces: Some("y".into()), is_random: true, retains: false };
         let set = Clause::SetPassword { user: name("u", "%"), password: random.clone() };
         assert_eq!(clause("SET PASSWORD FOR u TO RANDOM REPLACE 'y'"), set);
         let Clause::AlterUser { users, .. } = clause("ALTER USER u IDENTIFIED BY RANDOM PASSWORD REPLACE 'y'") else {
@@ -627,11 +653,7 @@ mod tests {
 
     #[test]
     fn what_is_not_done_is_refused_by_name() {
-        for text in [
-            "CREATE USER u IDENTIFIED BY RANDOM PASSWORD RETAIN CURRENT PASSWORD",
-            "ALTER USER u IDENTIFIED BY 'x' RETAIN CURRENT PASSWORD",
-            "GRANT BACKUP_ADMIN ON *.* TO u",
-        ] {
+        for text in ["ALTER USER u IDENTIFIED BY 'x' AND IDENTIFIED BY 'y'", "GRANT BACKUP_ADMIN ON *.* TO u"] {
             assert_eq!(parsed(text).map_err(|e| e.errno), Err(1235), "{text}");
         }
         for text in [

@@ -286,7 +286,7 @@ impl Planner<'_> {
     }
 
     fn in_block<T>(&self, bind: impl FnOnce() -> Bound<T>) -> Bound<T> {
-        self.frames.open();
+        self.frames.open(None);
         let bound = bind();
         self.frames.close();
         bound

@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{
     accounts::Privileges,
-    catalog::Table,
+    catalog::{Table, view::View},
     errors,
     expr::{ArithOp, CastType, Expr, Func, Kind},
     value::{bits, datum::Datum, enum_set},
@@ -232,6 +232,7 @@ impl Planner<'_> {
         let names = names_of(insert);
         let changed = Changed { columns: &named, names: names.as_deref().unwrap_or(&[]), is_all: names.is_none() };
         self.need_change(view.as_ref(), &table, Privileges::INSERT.union(replaces), changed);
+        self.refer_to_target(view.as_ref(), &table, None);
         let mut places = vec![None; schema.columns.len()];
         for (at, &column) in named.iter().enumerate() {
             if places[usize::from(column)].replace(at).is_some() {
@@ -374,6 +375,7 @@ impl Planner<'_> {
         let view = through.as_ref().and_then(|through| through.merged.view.as_ref());
         let changed = Changed { columns: &columns, names: &targets(&update.assignments), is_all: false };
         self.need_change(view, &table, Privileges::UPDATE, changed);
+        self.refer_to_target(view, &table, Some(&shown));
         self.need_read(through.as_ref(), &table, read);
         let limit = update.limit.as_ref().map(|e| self.builder_over(None, "").build(e)).transpose()?;
         let uses = self.uses_of_changed((&table, &shown), std::slice::from_ref(&update.table))?;
@@ -401,6 +403,7 @@ impl Planner<'_> {
         let order = self.order(&mut builder, &delete.order_by)?;
         let view = through.as_ref().and_then(|through| through.merged.view.as_ref());
         self.need_change(view, &table, Privileges::DELETE, Changed::default());
+        self.refer_to_target(view, &table, Some(&shown));
         let read = filter.iter().chain(order.iter().map(|k| &k.expr));
         self.need_read(through.as_ref(), &table, read);
         let limit = delete.limit.as_ref().map(|e| self.builder_over(None, "").build(e)).transpose()?;
@@ -451,6 +454,14 @@ impl Planner<'_> {
             hints.check(&[(shown, Some(table))], hints.begin_check());
         }
         Ok(self.uses(Some(table), shown, listed)?)
+    }
+
+    fn refer_to_target(&self, view: Option<&Rc<View>>, table: &Table, shown: Option<&str>) {
+        let schema = &table.schema;
+        let (database, name) = view.map_or((&*schema.database, &*schema.name), |view| (view.database(), view.name()));
+        let shown = shown.unwrap_or(name);
+        self.refer(database, name, shown, None);
+        self.refer_to_changed(shown);
     }
 
     /// The table whose rows are changed, and its name in the statement.

@@ -5,7 +5,10 @@
 
 use std::{cell::Cell, rc::Rc};
 
-use sqlparser::ast::{self, JoinConstraint, JoinOperator, TableFactor};
+use sqlparser::{
+    ast::{self, JoinConstraint, JoinOperator, TableFactor},
+    tokenizer::Location,
+};
 
 use super::{
     Planner, Unplanned,
@@ -78,6 +81,10 @@ pub(crate) struct Around<'b> {
     pub before: &'b [&'b Scope],
     /// Its columns must be columns: an outer join may fill them with NULL, or they are joined by name.
     pub is_plain: bool,
+}
+
+fn place_of(name: &ast::ObjectName) -> Option<Location> {
+    name.0.last().and_then(|part| part.as_ident()).map(|ident| ident.span.start)
 }
 
 impl Planner<'_> {
@@ -292,11 +299,13 @@ impl From<'_, '_> {
                         return Err(errors::no_key_of_table(&name.value, &shown).into());
                     }
                     self.planner.need(view.database(), view.name(), Privileges::SELECT);
+                    self.planner.refer(view.database(), view.name(), &shown, place_of(name));
                     return self.view(&view, shown, around.is_plain);
                 }
                 let table = self.planner.resolve(name)?;
                 self.planner.need(&table.schema.database, &table.schema.name, Privileges::SELECT);
                 let shown = alias.unwrap_or_else(|| table.schema.name.clone());
+                self.planner.refer(&table.schema.database, &table.schema.name, &shown, place_of(name));
                 self.leaf(Origin::Table(table.clone()), table, shown, index_hints)
             }
             TableFactor::Derived { lateral, subquery, alias, sample: None } => {

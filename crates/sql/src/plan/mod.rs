@@ -41,11 +41,11 @@ pub mod window;
 
 use self::{
     hint::{Hints, Uses},
-    needs::{Names, Needs},
+    needs::{Names, Needs, Noted},
     rules::functional,
 };
 use crate::{
-    catalog::{Catalog, Table, statistics::Statistics},
+    catalog::{Catalog, Table, performance_schema, statistics::Statistics},
     errors::{self, Result},
     expr::{Expr, Kind, coercion, env::Env},
     monitor::status::Counter,
@@ -460,10 +460,25 @@ impl Planner<'_> {
         }
         self.refuse_inner_locks()?;
         let views = self.views.used.take().iter().map(|view| view.table.clone()).collect();
-        let needs = Needs::new(self.needs.take().list, plan.locks());
-        let functions = self.functions.take();
+        let Noted { list, references, .. } = self.needs.take();
+        let needs = Needs::new(list, plan.locks());
+        let (functions, outside) = (self.functions.take(), self.frames.take_outside());
         let hints = self.hints.as_ref().map(|hints| Box::new(hints.told()));
-        *plan.names_mut() = Names { views, functions, needs, is_typed: self.typed.get(), hints, traits: 0 };
+        let reads_status = plan.tables().any(|table| {
+            let schema = &table.schema;
+            schema.database == performance_schema::DATABASE && schema.name == performance_schema::SESSION_STATUS
+        });
+        *plan.names_mut() = Names {
+            views,
+            functions,
+            needs,
+            references,
+            reads_status,
+            outside,
+            is_typed: self.typed.get(),
+            hints,
+            traits: 0,
+        };
         plan.names_mut().traits = traits::of(&plan);
         Ok(plan)
     }

@@ -7,7 +7,7 @@
 use std::{cell::Cell, rc::Rc};
 
 use apus_types::TableSchema;
-use sqlparser::ast;
+use sqlparser::{ast, tokenizer::Location};
 
 use super::{
     Planner,
@@ -30,6 +30,8 @@ pub type Read = Need;
 #[derive(Default, Debug)]
 pub struct Noted {
     pub list: Vec<Need>,
+    /// Tables and views where the statement names them.
+    pub references: Vec<Reference>,
     /// What the columns of a view under construction read, in order; needed once the column is.
     kept: Option<Vec<Vec<Read>>>,
 }
@@ -68,6 +70,21 @@ impl Planner<'_> {
         self.needs.borrow_mut().add(need);
     }
 
+    /// A table or view is named, by this alias. What stands `at` one place may be bound several times.
+    pub(crate) fn refer(&self, database: &str, table: &str, alias: &str, at: Option<Location>) {
+        let mut needs = self.needs.borrow_mut();
+        let is_known = at.is_some() && needs.references.iter().any(|reference| reference.at == at);
+        if self.views.is_outermost() && !is_known {
+            let [database, table, alias] = [database, table, alias].map(str::to_owned);
+            needs.references.push(Reference { database, table, alias, at, writes: false });
+        }
+    }
+    /// What is named by this alias is changed.
+    pub(crate) fn refer_to_changed(&self, alias: &str) {
+        let mut needs = self.needs.borrow_mut();
+        needs.references.iter_mut().filter(|r| r.alias == alias).for_each(|reference| reference.writes = true);
+    }
+
     fn need_here(&self, database: &str, table: &str, privileges: Privileges, columns: Vec<ColumnNeed>) -> Need {
         let (within, view) = (self.views.definer(), self.views.innermost());
         let (database, table) = (database.to_owned(), table.to_owned());
@@ -96,9 +113,12 @@ impl Planner<'_> {
     }
 
     /// As [`Planner::read_name`], where the name may mean a column of a block around.
-    pub(crate) fn read_outer(&self, qualifier: &[&str], name: &str) {
-        if let Some(scope) = self.frames.outer_scope(qualifier, name) {
-            self.read_name(&scope, qualifier, name);
+    pub(crate) fn read_outer(&self, qualifier: &[&str], name: &ast::Ident) {
+        if let Some(scope) = self.frames.outer_scope(qualifier, &name.value) {
+            self.read_name(&scope, qualifier, &name.value);
+            if self.views.is_outermost() {
+                self.frames.note_outside(name, qualifier);
+            }
         }
     }
 
@@ -196,6 +216,7 @@ impl Planner<'_> {
 
     /// A table of the FROM of an UPDATE is changed: for the table itself either privilege is enough.
     pub(crate) fn need_update(&self, table: &Visible, columns: Changed<'_>) {
+        self.refer_to_changed(&table.shown);
         if table.beneath.is_some() {
             return self.need_of(table, Privileges::UPDATE, columns);
         }
@@ -208,6 +229,7 @@ impl Planner<'_> {
 
     /// A table in FROM is changed.
     pub(crate) fn need_of(&self, table: &Visible, privileges: Privileges, columns: Changed<'_>) {
+        self.refer_to_changed(&table.shown);
         let view = table.beneath.as_ref().and_then(|merged| merged.view.as_ref());
         self.need_change(view, &table.table, privileges, columns);
     }
@@ -265,12 +287,28 @@ pub struct Names {
     /// Calls of stored functions.
     pub functions: Vec<Stored>,
     pub needs: Needs,
+    pub references: Vec<Reference>,
+    /// It reads what is counted of its session.
+    pub reads_status: bool,
+    /// What EXPLAIN tells of names that mean columns of a block around.
+    pub outside: Vec<String>,
     /// The plan is good for parameters of the kinds that it was made for.
     pub is_typed: bool,
     /// What its hints have to tell.
     pub hints: Option<Box<Told>>,
     /// How it reads ([`plan::traits`](crate::plan::traits)).
     pub traits: u8,
+}
+
+/// Where a statement names a table or view, not within one.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Reference {
+    pub database: String,
+    pub table: String,
+    pub alias: String,
+    at: Option<Location>,
+    /// Its rows are changed.
+    pub writes: bool,
 }
 
 #[derive(Default, Debug)]

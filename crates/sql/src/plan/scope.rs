@@ -6,10 +6,12 @@
 
 use std::{
     cell::{Cell, RefCell},
+    collections::{BTreeMap, BTreeSet},
     rc::Rc,
 };
 
 use apus_types::{Column, ColumnType};
+use sqlparser::{ast, tokenizer::Location};
 
 use super::{
     needs::Read,
@@ -352,6 +354,8 @@ impl Scope {
 #[derive(Default, Debug)]
 pub struct Frame {
     pub scope: Rc<Scope>,
+    /// Its SELECT in the text of the statement.
+    at: Option<Location>,
     /// What the block is given, in the order of its evaluation.
     pub given: Vec<Given>,
     /// Subqueries that are run for rows of the block.
@@ -366,11 +370,41 @@ pub struct Frames {
     lateral: Cell<usize>,
     /// The first block of the view under construction: it sees none around it.
     floor: Cell<usize>,
+    /// Where SELECT stands in the text of the statement.
+    selects: RefCell<BTreeSet<Location>>,
+    /// By where they stand.
+    outside: RefCell<BTreeMap<Location, Outside>>,
 }
 
+/// A name that means a column of a block around: in full, in which block it stands, and whose it is.
+type Outside = (String, Option<Location>, Option<Location>);
+
 impl Frames {
-    pub fn open(&self) {
-        self.list.borrow_mut().push(Frame::default());
+    /// `at`: where the SELECT of the block stands, if that is in the text of the statement.
+    pub fn open(&self, at: Option<Location>) {
+        self.selects.borrow_mut().extend(at);
+        self.list.borrow_mut().push(Frame { at, ..Frame::default() });
+    }
+    /// A name of the statement's text, which means a column of a block around.
+    pub fn note_outside(&self, name: &ast::Ident, qualifier: &[&str]) {
+        let Some((database, table)) = self.outer_owner(qualifier, &name.value) else { return };
+        let list = self.list.borrow();
+        let Some((own, around)) = list.split_last() else { return };
+        let around = around.iter().rev().find(|frame| frame.scope.source(qualifier, &name.value).is_some());
+        let parts = [database.as_str(), &table, &name.value];
+        let full: Vec<&str> = parts.into_iter().filter(|part| !part.is_empty()).collect();
+        let noted = (full.join("."), own.at, around.and_then(|frame| frame.at));
+        self.outside.borrow_mut().insert(name.span.start, noted);
+    }
+    /// What EXPLAIN tells of those names.
+    pub fn take_outside(&self) -> Vec<String> {
+        let selects = self.selects.take();
+        let number = |at: Option<Location>| 1 + at.map_or(0, |at| selects.range(..at).count());
+        let tell = |(name, own, around): Outside| {
+            let (own, around) = (number(own), number(around));
+            format!("Field or reference '{name}' of SELECT #{own} was resolved in SELECT #{around}")
+        };
+        self.outside.take().into_values().map(tell).collect()
     }
     pub fn close(&self) -> Frame {
         self.list.borrow_mut().pop().unwrap_or_default()

@@ -3,7 +3,10 @@
 use std::rc::Rc;
 
 use apus_types::{RowLayout, collate::Collation};
-use sqlparser::ast::{self, GroupByExpr, LimitClause, OrderByKind, SetExpr};
+use sqlparser::{
+    ast::{self, GroupByExpr, LimitClause, OrderByKind, SetExpr},
+    tokenizer::Location,
+};
 
 use super::{
     Planner, Unplanned, access,
@@ -142,10 +145,20 @@ impl Select {
     }
 }
 
+/// Where the first SELECT of a body stands.
+fn select_at(body: &SetExpr) -> Option<Location> {
+    match body {
+        SetExpr::Select(select) => Some(select.select_token.0.span.start),
+        SetExpr::SetOperation { left, .. } => select_at(left),
+        SetExpr::Query(query) => select_at(&query.body),
+        _ => None,
+    }
+}
+
 impl Planner<'_> {
     /// Binds and plans a query, in a block of its own.
     pub(crate) fn select(&self, query: &ast::Query) -> Result<Select, Unplanned> {
-        self.frames.open();
+        self.frames.open(select_at(&query.body).filter(|_| self.views.is_outermost()));
         let known = self.common.borrow().len();
         let planned = self.select_in_block(query);
         self.common.borrow_mut().truncate(known);

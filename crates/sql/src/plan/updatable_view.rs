@@ -106,7 +106,7 @@ pub struct Into {
 impl Planner<'_> {
     /// A view in a block of its own, whose tables are what the block has.
     fn opened(&self, view: &Rc<View>, shown: String) -> Bound<(Rc<Scope>, Level, bool)> {
-        self.frames.open();
+        self.frames.open(None);
         let bound = self.bind_view(view, shown);
         let is_plain = self.frames.is_plain();
         self.frames.close();

@@ -135,14 +135,14 @@ impl Accounts {
     /// Takes the accounts of the cluster, as of `version` of their table.
     pub fn install(&self, version: u64, kept: Vec<Account>) {
         let mut accounts = kept;
-        let has_secrets = accounts.iter().any(|a| matches!(a.auth.secret, Secret::Sha2(_)));
+        let has_secrets = accounts.iter().flat_map(Account::secrets).any(|secret| matches!(secret, Secret::Sha2(_)));
         {
             let mut state = lock(&self.shared.state);
             if version < state.directory.version {
                 return; // Another thread was faster.
             }
             add_given(&state.given, &mut accounts);
-            let texts: BTreeSet<String> = accounts.iter().filter_map(|a| text_of(&a.auth.secret)).collect();
+            let texts: BTreeSet<String> = accounts.iter().flat_map(Account::secrets).filter_map(text_of).collect();
             lock(&self.shared.remembered).retain(|text, _| texts.contains(text));
             state.directory = Arc::new(Directory::new(version, accounts));
             self.shared.usages.follow(&state.directory);

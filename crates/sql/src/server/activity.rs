@@ -3,8 +3,11 @@
 //! The connection's thread writes it when a command begins and when it waits for the next one. The lock is the connection's own: nobody else takes it but who lists
 //! the processes, for as long as a copy of [`limits::INFO_BYTES_MAX`] takes.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::{
+    collections::VecDeque,
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
 
 use super::limits;
 use crate::wire::{
@@ -46,8 +49,40 @@ impl Doing {
 
 const SLEEP: &str = "Sleep";
 
+/// What a statement has done.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Figures {
+    pub affected: u64,
+    pub sent: u64,
+    pub examined: u64,
+    pub warnings: u64,
+    pub is_failed: bool,
+    /// How its plan read.
+    pub traits: u8,
+}
+
+/// A statement that has ended, one of the last of its connection.
+#[derive(Clone, Debug)]
+pub struct Past {
+    /// Which of the connection's it was.
+    pub number: u64,
+    pub began: Instant,
+    pub took: Duration,
+    pub database: String,
+    /// Up to [`limits::PAST_BYTES_MAX`].
+    pub statement: Vec<u8>,
+    pub figures: Figures,
+}
+
 #[derive(Debug)]
-pub struct Activity(Mutex<Doing>);
+pub struct Activity(Mutex<Doing>, Mutex<Pasts>);
+
+/// The last statements, the newest last.
+#[derive(Default, Debug)]
+struct Pasts {
+    ended: u64,
+    list: VecDeque<Past>,
+}
 
 impl Default for Activity {
     /// The client has connected and not logged in yet.
@@ -59,7 +94,7 @@ impl Default for Activity {
             state: String::new(),
             statement: Vec::new(),
         };
-        Activity(Mutex::new(doing))
+        Activity(Mutex::new(doing), Mutex::default())
     }
 }
 
@@ -110,6 +145,33 @@ impl Activity {
             doing.database.push_str(database);
         }
         took
+    }
+
+    /// The statement that was last run has ended, in this database.
+    pub fn ended(&self, database: Option<&str>, took: Duration, figures: Figures) {
+        let mut pasts = self.pasts();
+        pasts.ended += 1;
+        let oldest = if pasts.list.len() < limits::PASTS_MAX { None } else { pasts.list.pop_front() };
+        let (mut text, mut of) = oldest.map_or_else(Default::default, |past| (past.statement, past.database));
+        text.clear();
+        of.clear();
+        of.push_str(database.unwrap_or_default());
+        let began = {
+            let doing = self.lock();
+            text.extend_from_slice(&doing.statement[..doing.statement.len().min(limits::PAST_BYTES_MAX)]);
+            if doing.is_asleep() { doing.since.checked_sub(took).unwrap_or(doing.since) } else { doing.since }
+        };
+        let number = pasts.ended;
+        pasts.list.push_back(Past { number, began, took, database: of, statement: text, figures });
+    }
+
+    fn pasts(&self) -> MutexGuard<'_, Pasts> {
+        self.1.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The last statements, the oldest first.
+    pub fn past(&self) -> Vec<Past> {
+        self.pasts().list.iter().cloned().collect()
     }
 
     /// How far the command is.

@@ -37,6 +37,9 @@ pub const CURSORS_BYTES_MAX: usize = 1 << 30;
 pub const CONNECT_ATTRS_BYTES_MAX: usize = 64 << 10;
 /// Bytes of the running statement that SHOW FULL PROCESSLIST shows; each connection keeps room for them.
 pub const INFO_BYTES_MAX: usize = 4096;
+/// Statements of a connection that events_statements_history shows, and bytes of each.
+pub const PASTS_MAX: usize = 10;
+pub const PAST_BYTES_MAX: usize = 1024;
 /// Output that triggers a flush in the middle of a result, and between pipelined commands: many rows per system call,
 /// yet small enough to be still in the processor's cache when the kernel copies it.
 pub const OUTPUT_FLUSH_BYTES: usize = 256 << 10;

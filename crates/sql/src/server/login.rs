@@ -214,24 +214,21 @@ impl<E: Engine> Connection<E> {
         if needs_none || is_nothing(&response) {
             return Ok(Ok(needs_none && is_nothing(&response)));
         }
-        match (plugin, secret) {
-            (AuthPlugin::NativePassword, Some(Secret::Native(digest))) => {
-                Ok(Ok(proves_native(digest, &self.scramble, &response)))
-            }
-            (AuthPlugin::NativePassword, Some(Secret::Configured(digest))) => {
-                Ok(Ok(digest.verify(plugin, &self.scramble, &response)))
-            }
-            (AuthPlugin::NativePassword, _) => Ok(Ok(false)),
-            (AuthPlugin::CachingSha2Password, secret) => {
-                self.prove_sha2(stream, secret, &response, attempt).await.map(Ok)
-            }
+        let secrets: Vec<&Secret> = account.into_iter().flat_map(Account::secrets).collect();
+        match plugin {
+            AuthPlugin::NativePassword => Ok(Ok(secrets.iter().any(|secret| match secret {
+                Secret::Native(digest) => proves_native(digest, &self.scramble, &response),
+                Secret::Configured(digest) => digest.verify(plugin, &self.scramble, &response),
+                Secret::Empty | Secret::Sha2(_) => false,
+            }))),
+            AuthPlugin::CachingSha2Password => self.prove_sha2(stream, &secrets, &response, attempt).await.map(Ok),
         }
     }
 
     async fn prove_sha2<S>(
         &mut self,
         stream: &mut S,
-        secret: Option<&Secret>,
+        secrets: &[&Secret],
         response: &[u8],
         attempt: &mut Attempt,
     ) -> Result<bool, Gone>
@@ -239,41 +236,44 @@ impl<E: Engine> Connection<E> {
         S: AsyncRead + AsyncWrite + Unpin,
     {
         let shared = self.shared.clone();
-        let is_known = match secret {
-            Some(Secret::Sha2(text)) => {
-                let proved = shared.accounts.remembered(text).map(|d| proves_sha2(&d, &self.scramble, response));
-                attempt.is_wrong = proved == Some(false);
-                proved == Some(true)
+        // `None`: nobody knows before the password is here.
+        let mut proofs = secrets.iter().map(|secret| match secret {
+            Secret::Sha2(text) => {
+                shared.accounts.remembered(text).map(|digest| proves_sha2(&digest, &self.scramble, response))
             }
-            Some(Secret::Configured(digest)) => {
-                let proved = digest.verify(AuthPlugin::CachingSha2Password, &self.scramble, response);
-                attempt.is_wrong = !proved;
-                proved
+            Secret::Configured(digest) => {
+                Some(digest.verify(AuthPlugin::CachingSha2Password, &self.scramble, response))
             }
-            _ => false,
-        };
+            Secret::Empty | Secret::Native(_) => None,
+        });
+        let is_known = proofs.clone().any(|proof| proof == Some(true));
+        attempt.is_wrong = !is_known && !secrets.is_empty() && proofs.all(|proof| proof == Some(false));
         if is_known {
             write_fast_auth_success(&mut self.output);
             return Ok(true);
         }
         let Some(clear) = self.ask_password(stream).await? else { return Ok(false) };
-        Ok(match secret {
-            Some(Secret::Sha2(text)) => {
+        let is_one = |secret: &&Secret| match secret {
+            Secret::Sha2(text) => {
                 let is_right = password::is_password(text, &clear);
                 if is_right {
                     shared.accounts.remember(text, &clear);
                 }
                 is_right
             }
-            Some(Secret::Configured(digest)) => {
+            Secret::Configured(digest) => {
                 password::waste(&clear);
                 digest.is(&clear)
             }
-            _ => {
+            Secret::Empty | Secret::Native(_) => {
                 password::waste(&clear);
                 false
             }
-        })
+        };
+        if secrets.is_empty() {
+            password::waste(&clear);
+        }
+        Ok(secrets.iter().any(is_one))
     }
 
     /// The client's password, encrypted on its way; `None`: what came is none.

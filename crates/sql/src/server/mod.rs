@@ -30,7 +30,7 @@ mod tls;
 mod usage;
 
 pub use accounts::Accounts;
-pub use activity::{Activity, Doing};
+pub use activity::{Activity, Doing, Figures, Past};
 pub use certificate::Certificate;
 pub use listener::{Server, ServerConfig};
 pub use metered::Traffic;

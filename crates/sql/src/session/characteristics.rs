@@ -52,7 +52,7 @@ impl Session {
     }
 
     /// # Errors
-    /// 1792, or 1099 in LOCK TABLES: the plan writes, or locks rows to write them, in a transaction that may not.
+    /// 1792: the plan writes, or locks rows to write them, in a transaction that may not.
     pub(crate) fn check_may_run(&self, plan: &Plan) -> Result<()> {
         if !self.is_read_only() {
             return Ok(());
@@ -60,11 +60,7 @@ impl Session {
         let locks =
             matches!(plan.reading().and_then(|select| select.lock.as_ref()), Some(Lock { exclusive: true, .. }));
         let reads = matches!(plan, Plan::Select(_) | Plan::Into(_));
-        match plan.tables().next().filter(|_| self.locks_tables) {
-            Some(table) if !reads => Err(errors::locked_to_read(&table.schema.name)),
-            None if !reads || locks => Err(errors::read_only_transaction()),
-            _ => Ok(()),
-        }
+        if !reads || locks { Err(errors::read_only_transaction()) } else { Ok(()) }
     }
     /// # Errors
     /// 1792: nothing may be defined.

@@ -12,7 +12,7 @@ use tokio::sync::oneshot;
 
 use apus_client::Client;
 
-use super::{Session, account_store::AccountStore, user_lock::UserLocks};
+use super::{Session, account_store::AccountStore, table_locks::TableLocks, user_lock::UserLocks};
 use crate::{
     catalog::{Catalog, auto_increment::AutoIncrement},
     errors::{self, Result},
@@ -43,10 +43,13 @@ pub struct SqlEngine {
     /// Numbers the rights of sessions with roles.
     pub(crate) next_rights: Cell<u64>,
     pub(crate) user_locks: Arc<UserLocks>,
+    pub(crate) table_locks: Arc<TableLocks>,
     /// What this thread counts for SHOW STATUS.
     counted: Arc<Line>,
     /// Its events run as long as this is there.
     pub(crate) events: RefCell<Option<Alive>>,
+    /// Histograms are renewed as long as this is there.
+    pub(crate) histograms: RefCell<Option<Alive>>,
     /// Tables that nobody makes any more are dropped as long as this is there.
     pub(crate) cleaner: RefCell<Option<Alive>>,
     /// When data nodes last said that they have no disks.
@@ -60,6 +63,7 @@ impl SqlEngine {
         auto_increment: Arc<AutoIncrement>,
         globals: Arc<Globals>,
         user_locks: Arc<UserLocks>,
+        table_locks: Arc<TableLocks>,
     ) -> SqlEngine {
         let counted = globals.status.line();
         let digests = globals.digests.thread();
@@ -73,8 +77,10 @@ impl SqlEngine {
             store: None,
             next_rights: Cell::new(0),
             user_locks,
+            table_locks,
             counted,
             events: RefCell::default(),
+            histograms: RefCell::default(),
             cleaner: RefCell::default(),
             found_diskless: Cell::new(None),
         }

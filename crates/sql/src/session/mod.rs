@@ -11,6 +11,7 @@ pub(crate) mod parameters;
 pub(crate) mod read_locks;
 pub mod serializable_reads;
 pub(crate) mod system_rows;
+pub mod table_locks;
 pub(crate) mod tracking;
 pub mod user_lock;
 
@@ -25,6 +26,7 @@ use self::{
     locked_rows::OwnRows,
     read_locks::ReadLock,
     serializable_reads::Reads,
+    table_locks::{LockTables, Uses},
     user_lock::Held,
 };
 use crate::{
@@ -203,8 +205,10 @@ pub struct Session {
     pub explicit: bool,
     /// Of the open transaction, from its beginning on.
     pub read_only: Option<bool>,
-    /// LOCK TABLES ... READ began the open transaction.
-    pub locks_tables: bool,
+    /// LOCK TABLES was given.
+    pub locked: Option<Box<LockTables>>,
+    /// The tables that it uses.
+    pub uses: Uses,
     /// The normal form by which the statement under way is counted.
     pub digest: Option<Place>,
     /// The key of that form.
@@ -449,7 +453,7 @@ impl Session {
         }
         self.explicit = false;
         self.read_only = None;
-        self.locks_tables = false;
+        self.uses.end_transaction();
         self.isolation = None;
         self.snapshot = None;
         self.reads.clear();

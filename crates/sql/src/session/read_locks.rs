@@ -1,4 +1,4 @@
-//! FLUSH TABLES WITH READ LOCK, FLUSH TABLES ... WITH READ LOCK and LOCK INSTANCE FOR BACKUP: a session keeps all SQL nodes of the cluster from writing, or from defining.
+//! FLUSH TABLES WITH READ LOCK and LOCK INSTANCE FOR BACKUP: a session keeps all SQL nodes of the cluster from writing, or from defining. LOCK TABLES ([`super::table_locks`]) stands in the same list.
 //!
 //! A read lock is known to SQL nodes in the way accounts are: it stands in the row that counts the versions of accounts ([`super::account_store`]), which every SQL node reads five times a second, and
 //! by which it goes for 400 ms at most. So a session that has a lock is answered half a second after its lock was written: by then no SQL node begins a statement that writes, or a COMMIT,
@@ -30,38 +30,88 @@ const PAUSE_MIN: Duration = Duration::from_millis(5);
 const PAUSE_MAX: Duration = Duration::from_millis(100);
 /// Locks at a time, of the whole cluster.
 pub const LOCKS_MAX: usize = 64;
-/// Tables of one lock.
-const TABLES_MAX: usize = 4096;
-
-/// A table by its database and its name.
-pub type TableName = (String, String);
+/// Tables that a SQL node lists.
+pub const TABLES_MAX: usize = 4096;
 
 /// What a lock keeps others from.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Kept {
     /// Writing rows and defining.
     Everything,
-    /// The same with these tables.
-    Tables(Vec<TableName>),
+    /// Tables that sessions of a SQL node have locked, or may.
+    Node(OfNode),
     /// Defining.
     Definitions,
 }
 
 impl Kept {
+    /// Nobody else may change the table.
     pub fn has_table(&self, database: &str, table: &str) -> bool {
         match self {
             Kept::Everything => true,
-            Kept::Tables(list) => list.iter().any(|(d, t)| d == database && t == table),
+            Kept::Node(node) => node.has(database, table, false),
             Kept::Definitions => false,
         }
+    }
+    /// Nobody else may read it.
+    pub fn has_hidden(&self, database: &str, table: &str) -> bool {
+        matches!(self, Kept::Node(node) if node.has(database, table, true))
     }
     pub fn has_database(&self, database: &str) -> bool {
         match self {
             Kept::Everything | Kept::Definitions => true,
-            Kept::Tables(list) => list.iter().any(|(d, _)| d == database),
+            Kept::Node(node) => {
+                node.databases.iter().any(|d| d == database) || node.tables.iter().any(|(d, ..)| d == database)
+            }
         }
     }
 }
+
+/// What the sessions of one SQL node keep from those of others.
+#[derive(Clone, Default, PartialEq, Eq, Debug)]
+pub struct OfNode {
+    /// All of it, for sessions of the node lock its tables one after the other, and tell nobody.
+    pub databases: Vec<String>,
+    /// Others wait for one of these databases: the node lists tables instead, as soon as it has heard of it.
+    pub is_wanted: bool,
+    /// Database, name, and whether others may not read them either.
+    pub tables: Vec<(String, String, bool)>,
+}
+
+impl OfNode {
+    pub fn is_empty(&self) -> bool {
+        self.databases.is_empty() && self.tables.is_empty()
+    }
+    pub fn has(&self, database: &str, table: &str, is_hidden: bool) -> bool {
+        self.databases.iter().any(|d| d == database)
+            || self.tables.iter().any(|(d, t, hidden)| d == database && t == table && (*hidden || !is_hidden))
+    }
+    pub fn add(&mut self, database: &str, table: &str, is_hidden: bool) {
+        match self.tables.iter_mut().find(|(d, t, _)| d == database && t == table) {
+            Some((_, _, hidden)) => *hidden |= is_hidden,
+            None => self.tables.push((database.to_owned(), table.to_owned(), is_hidden)),
+        }
+    }
+    /// As fields: a database alone has no name of a table, and before other names stands whether they may be read.
+    fn fields(&self) -> Vec<(&str, String)> {
+        let databases = self.databases.iter().map(|d| (d.as_str(), String::new()));
+        let table = |(_, t, hidden): &(String, String, bool)| format!("{}{t}", if *hidden { HIDDEN } else { SHOWN });
+        databases.chain(self.tables.iter().map(|listed| (listed.0.as_str(), table(listed)))).collect()
+    }
+    fn of_fields(is_wanted: bool, fields: Vec<(String, String)>) -> OfNode {
+        let mut node = OfNode { is_wanted, ..OfNode::default() };
+        for (database, table) in fields {
+            match table.chars().next() {
+                None => node.databases.push(database),
+                Some(mark) => node.add(&database, &table[mark.len_utf8()..], mark != SHOWN),
+            }
+        }
+        node
+    }
+}
+
+const HIDDEN: char = 'w';
+const SHOWN: char = 'r';
 
 /// A read lock of some session.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -81,15 +131,15 @@ pub fn written(locks: &[ReadLock]) -> Vec<u8> {
     for lock in locks {
         push(&lock.name);
         let (kind, tables) = match &lock.kept {
-            Kept::Everything => ("everything", &[][..]),
-            Kept::Tables(tables) => ("tables", tables.as_slice()),
-            Kept::Definitions => ("definitions", &[][..]),
+            Kept::Everything => ("everything", Vec::new()),
+            Kept::Node(node) => (if node.is_wanted { "wanted" } else { "node" }, node.fields()),
+            Kept::Definitions => ("definitions", Vec::new()),
         };
         push(kind);
         push(&tables.len().to_string());
         for (database, table) in tables {
             push(database);
-            push(table);
+            push(&table);
         }
     }
     out
@@ -103,7 +153,7 @@ pub fn read(bytes: &[u8]) -> Vec<ReadLock> {
         let count = fields.next().and_then(|count| count.parse().ok()).unwrap_or(0);
         let tables = (0..count).map_while(|_| Some((fields.next()?, fields.next()?))).take(TABLES_MAX).collect();
         let kept = match kind.as_str() {
-            "tables" => Kept::Tables(tables),
+            "node" | "wanted" => Kept::Node(OfNode::of_fields(kind == "wanted", tables)),
             "definitions" => Kept::Definitions,
             _ => Kept::Everything,
         };
@@ -119,9 +169,6 @@ impl SqlEngine {
     /// 1235: there are too many. The cluster does not answer.
     pub(crate) async fn take_read_lock(&self, session: &mut Session, kept: Kept) -> Result<()> {
         let Some(store) = &self.store else { return Err(errors::not_supported("read locks without accounts")) };
-        if matches!(&kept, Kept::Tables(tables) if tables.len() > TABLES_MAX) {
-            return Err(errors::not_supported(&format!("a read lock of more than {TABLES_MAX} tables")));
-        }
         let name = user_lock::own_name()?;
         if !self.get_lock(session, &name, 0).await? {
             return Err(errors::internal("a read lock that is taken"));
@@ -141,10 +188,26 @@ impl SqlEngine {
             self.end_read_locks(session, |own| own.name == lock.name).await?;
             return Err(e);
         }
-        tokio::time::sleep(super::account_store::SETTLED).await;
-        // What data nodes were committing is done by then.
-        self.client.snapshot().await.map_err(|e| errors::from_client(&e))?;
-        Ok(())
+        let settled = async {
+            tokio::time::sleep(super::account_store::SETTLED).await;
+            if lock.kept == Kept::Everything {
+                // Nobody gets such a lock any more.
+                let may_write = |kept: &Kept| match kept {
+                    Kept::Node(node) => !node.databases.is_empty() || node.tables.iter().any(|(.., hidden)| *hidden),
+                    _ => false,
+                };
+                self.wait_for_read_locks(session, may_write).await?;
+            }
+            // What data nodes were committing is done by then.
+            self.client.snapshot().await.map(|_| ()).map_err(|e| errors::from_client(&e))
+        };
+        match settled.await {
+            Err(e) => {
+                self.end_read_locks(session, |own| own.name == lock.name).await?;
+                Err(e)
+            }
+            done => done,
+        }
     }
 
     /// Gives locks of a session back.
@@ -186,7 +249,7 @@ impl SqlEngine {
     /// Waits until no lock is in the way.
     ///
     /// # Errors
-    /// 1223: one of the session's own is. 1205: as long as `lock_wait_timeout` says. The cluster does not answer.
+    /// 1223: one of the session's own is. 1205: as long as `lock_wait_timeout` says. 1213: another SQL node has locked what the open transaction has written. The cluster does not answer.
     pub(crate) async fn wait_for_read_locks(
         &self,
         session: &mut Session,
@@ -195,26 +258,49 @@ impl SqlEngine {
         if session.read_locks.iter().any(|lock| lock.kept == Kept::Everything && is_in_the_way(&lock.kept)) {
             return Err(errors::conflicting_read_lock());
         }
-        let Some(store) = &self.store else { return Ok(()) };
         let started = Instant::now();
-        let (mut pause, mut waited): (_, Option<OwnLock>) = (PAUSE_MIN, None);
         loop {
+            self.wait_for_tables_here(session, &is_in_the_way, started).await?;
+            if !self.wait_elsewhere(session, &is_in_the_way, started).await? {
+                return Ok(());
+            }
+        }
+    }
+
+    /// As above, of locks that stand in the list. Whether there was one.
+    pub(crate) async fn wait_elsewhere(
+        &self,
+        session: &mut Session,
+        is_in_the_way: &impl Fn(&Kept) -> bool,
+        started: Instant,
+    ) -> Result<bool> {
+        let (mut pause, mut waited): (_, Option<OwnLock>) = (PAUSE_MIN, None);
+        let mut has_waited = false;
+        loop {
+            let Some(store) = &self.store else { return Ok(false) };
             if !store.accounts.is_fresh() {
                 store.look().await?;
             }
             let locks = if store.accounts.has_read_locks() { read(&store.accounts.read_locks()) } else { Vec::new() };
-            let is_own = |lock: &ReadLock| session.read_locks.iter().any(|own| own.name == lock.name);
-            let Some(lock) = locks.into_iter().find(|lock| is_in_the_way(&lock.kept) && !is_own(lock)) else {
-                return Ok(());
+            let of_node = if locks.is_empty() { None } else { self.table_locks.entry_name() };
+            let is_own = |lock: &ReadLock| {
+                of_node.as_ref() == Some(&lock.name) || session.read_locks.iter().any(|own| own.name == lock.name)
             };
+            let Some(lock) = locks.into_iter().find(|lock| is_in_the_way(&lock.kept) && !is_own(lock)) else {
+                return Ok(has_waited);
+            };
+            has_waited = true;
             session.env.may_go_on()?;
             if started.elapsed() > Duration::from_secs(session.env.variables.definition_wait) {
                 return Err(errors::from_code(ErrorCode::LockTimeout, ""));
             }
+            if let Kept::Node(node) = &lock.kept {
+                self.give_way(session, &lock.name, node).await?;
+            }
             let before = waited.take().filter(|held| held.name() == lock.name);
             let mut held = before.unwrap_or_else(|| OwnLock::new(self.user_locks.clone(), lock.name.clone()));
             if held.try_take(self, &session.info.registry).await? {
-                // Its session is gone.
+                // Its session, or its SQL node, is gone.
                 self.forget_read_lock(&lock.name).await?;
                 held.give_back(self).await?;
                 continue;
@@ -225,16 +311,19 @@ impl SqlEngine {
         }
     }
 
-    /// Before a statement that changes rows, or locks them to change them.
+    /// Before a statement with tables.
     ///
     /// # Errors
     /// As [`wait_for_read_locks`](Self::wait_for_read_locks).
     #[cold]
-    pub(crate) async fn wait_to_write(&self, session: &mut Session, plan: &Plan) -> Result<()> {
+    pub(crate) async fn wait_to_use(&self, session: &mut Session, plan: &Plan) -> Result<()> {
         let is_locking = plan.reading().and_then(|select| select.lock.as_ref()).is_some_and(|lock| lock.exclusive);
-        let schemas = || plan.written().chain(plan.tables().filter(|_| is_locking)).map(|table| &table.schema);
-        let waited = self.wait_for_read_locks(session, |kept| schemas().any(|t| kept.has_table(&t.database, &t.name)));
-        match waited.await {
+        let is_kept = |kept: &Kept| {
+            let mut written = plan.written().chain(plan.tables().filter(|_| is_locking)).map(|table| &table.schema);
+            written.any(|t| kept.has_table(&t.database, &t.name))
+                || plan.tables().any(|table| kept.has_hidden(&table.schema.database, &table.schema.name))
+        };
+        match self.wait_for_read_locks(session, is_kept).await {
             // What became of an open transaction is for its statement to say; COMMIT looks again.
             Err(e) if session.has_begun() && !is_of_locks(&e) => Ok(()),
             waited => waited,
@@ -246,7 +335,24 @@ impl SqlEngine {
     /// # Errors
     /// As [`wait_for_read_locks`](Self::wait_for_read_locks).
     pub(crate) async fn wait_to_define(&self, session: &mut Session) -> Result<()> {
-        self.wait_for_read_locks(session, |kept| !matches!(kept, Kept::Tables(_))).await
+        self.wait_for_read_locks(session, |kept| !matches!(kept, Kept::Node(_))).await
+    }
+
+    /// Before a definition that belongs to a table.
+    ///
+    /// # Errors
+    /// As [`wait_for_read_locks`](Self::wait_for_read_locks). 1100, 1099: the session has locked others, or this one to be read.
+    pub(crate) async fn wait_to_define_on(&self, session: &mut Session, database: &str, table: &str) -> Result<()> {
+        match &session.locked {
+            Some(locked) => {
+                locked.check_definition(database, table)?;
+                self.wait_to_define(session).await
+            }
+            None => {
+                let is_kept = |kept: &Kept| !matches!(kept, Kept::Node(_)) || kept.has_table(database, table);
+                self.wait_for_read_locks(session, is_kept).await
+            }
+        }
     }
 
     /// Before what a transaction has written is committed.
@@ -258,6 +364,10 @@ impl SqlEngine {
         let waited = match self.catalog().await {
             Ok(catalog) => {
                 let tables = catalog.names_of(&session.wrote);
+                if session.locked.as_ref().is_some_and(|locked| locked.may_write(&tables)) {
+                    // Whoever wants to keep others from writing waits for UNLOCK TABLES.
+                    return self.check_table_locks(session);
+                }
                 self.wait_for_read_locks(session, |kept| tables.iter().any(|(d, t)| kept.has_table(d, t))).await
             }
             Err(e) => Err(e),
@@ -280,7 +390,7 @@ impl SqlEngine {
 
 /// A lock is in the way, or the statement was told to end; anything else is the cluster's.
 fn is_of_locks(error: &SqlError) -> bool {
-    matches!(error.errno, 1205 | 1223 | 1317 | 3024)
+    matches!(error.errno, 1205 | 1213 | 1223 | 1317 | 3024)
 }
 
 #[cfg(test)]
@@ -289,24 +399,34 @@ mod tests {
 
     #[test]
     fn locks_are_read_as_they_were_written() {
-        let table = |d: &str, t: &str| (d.to_owned(), t.to_owned());
+        let table = |d: &str, t: &str, hidden| (d.to_owned(), t.to_owned(), hidden);
         let lock = |name: &str, kept| ReadLock { name: name.into(), kept };
         let locks = [
             lock("a", Kept::Everything),
-            lock("b", Kept::Tables(vec![table("shop", "o\tx\n"), table("", "t")])),
+            lock(
+                "b",
+                Kept::Node(OfNode {
+                    tables: vec![table("shop", "o\tx\n", true), table("", "t", false)],
+                    ..OfNode::default()
+                }),
+            ),
             lock("c", Kept::Definitions),
-            lock("d", Kept::Tables(Vec::new())),
+            lock("d", Kept::Node(OfNode { databases: vec!["all".into()], is_wanted: true, ..OfNode::default() })),
+            lock("e", Kept::Node(OfNode::default())),
         ];
         assert_eq!(read(&written(&locks)), locks);
         assert_eq!(read(b""), []);
         assert_eq!(read(b"e\0of a later build\x000\0"), [lock("e", Kept::Everything)]);
         assert!(locks[1].kept.has_table("", "t") && !locks[1].kept.has_table("shop", "t"));
+        assert!(!locks[1].kept.has_hidden("", "t") && locks[1].kept.has_hidden("shop", "o\tx\n"));
+        assert!(locks[3].kept.has_hidden("all", "t") && locks[3].kept.has_database("all"));
         assert!(!locks[2].kept.has_table("shop", "t") && locks[2].kept.has_database("shop"));
     }
 
     #[test]
     fn any_bytes_are_read() {
-        for bytes in [&b"\0\0\0"[..], b"a\0tables\x0099999999\0x", b"\xff\0\xfe", b"a\0tables"] {
+        for bytes in [&b"\0\0\0"[..], b"a\0node\x0099999999\0x", b"\xff\0\xfe", b"a\0node", b"a\0node\x001\0d\0\xc3\0"]
+        {
             let _ = read(bytes);
         }
     }

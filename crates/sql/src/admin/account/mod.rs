@@ -1,6 +1,7 @@
 //! Account statements carried out. What SHOW says of accounts is in [`show`].
 
 pub(crate) mod random;
+mod second;
 pub(crate) mod show;
 
 use std::rc::Rc;
@@ -73,10 +74,11 @@ pub(crate) fn auth_of(identified: &Identified, before: Option<AuthPlugin>) -> Re
             };
             (plugin, Some(secret))
         }
-        Identified::As(plugin, text) => match plugin {
+        Identified::As(plugin, text, _) => match plugin {
             AuthPlugin::NativePassword => (*plugin, password::parse_native(text)),
             AuthPlugin::CachingSha2Password => (*plugin, password::parse_sha2(text)),
         },
+        Identified::Discard => return Err(errors::internal("DISCARD OLD PASSWORD names no password")),
     };
     Ok(Auth { plugin, secret: secret.ok_or_else(wrong_hash)? })
 }
@@ -181,7 +183,7 @@ fn check_replaced(me: &Identity, clause: &Clause, is_required: bool) -> Result<(
         Clause::AlterUser { users, .. } => users.iter().try_for_each(|(name, identified)| match identified {
             Some(Identified::By(_, spoken)) => check(name, spoken.replaces.as_ref()),
             Some(Identified::As(..)) => check(name, None),
-            None => Ok(()),
+            Some(Identified::Discard) | None => Ok(()),
         }),
         _ => Ok(()),
     }
@@ -233,6 +235,9 @@ impl SqlEngine {
     pub(crate) async fn change_accounts(&self, session: &mut Session, mut clause: Clause) -> Result<Vec<Generated>> {
         if let Clause::SetRole(active) = clause {
             return self.set_role(session, active).await.map(|()| Vec::new());
+        }
+        if session.locked.is_some() {
+            return Err(errors::not_locked("user"));
         }
         self.end_transaction(session, true).await?;
         session.check_may_define()?;
@@ -309,12 +314,14 @@ fn check_may_change(session: &Session, me: &Identity, clause: &Clause) -> Result
     let global = me.rights.global;
     let all_own = |users: &[Named]| users.iter().all(|name| is_own(me, name));
     match clause {
-        Clause::SetPassword { user, .. } if is_own(me, user) => return Ok(()),
+        Clause::SetPassword { user, password } if is_own(me, user) => {
+            return second::check_may(global, password.retains);
+        }
         Clause::AlterUser { users, options, .. }
             if *options == Options::default()
                 && users.iter().all(|(name, identified)| is_own(me, name) && identified.is_some()) =>
         {
-            return Ok(());
+            return second::check_may(global, users.iter().any(|(_, i)| i.as_ref().is_some_and(second::concerns)));
         }
         Clause::DefaultRole { users, .. } if all_own(users) => return Ok(()),
         _ => {}
@@ -535,9 +542,10 @@ impl Resolved {
                 notes.extend(unknown.iter().map(|name| is_there(name, false)));
                 for (name, identified) in users {
                     let Some(account) = book.get_mut(name) else { continue };
-                    if let Some(identified) = identified {
-                        account.auth = auth_of(identified, Some(account.auth.plugin))?;
-                        account.policy.expired = false;
+                    match identified {
+                        Some(Identified::Discard) => account.second = None,
+                        Some(identified) => second::change(account, identified)?,
+                        None => {}
                     }
                     apply(options, account)?;
                     if let Some(Identified::By(_, spoken)) = identified
@@ -548,7 +556,7 @@ impl Resolved {
                         );
                         return Err(SqlError::new(3638, b"HY000", text));
                     }
-                    if identified.is_some() {
+                    if identified.as_ref().is_some_and(|identified| *identified != Identified::Discard) {
                         account.policy.note_password(&account.auth.secret, at.now, at.reuse);
                     }
                 }

@@ -38,6 +38,8 @@ impl SqlEngine {
         if statistics.generation() != before {
             plan = self.plan_explained(session, &catalog, request, statement).await?;
         }
+        session.locked.iter().try_for_each(|locked| locked.check(&plan))?;
+        plan.names().outside.iter().for_each(|text| session.warn("Note", 1276, text.clone()));
         let counts = match plan.reading().filter(|_| request.is_analyzed) {
             Some(select) => Some(self.count_select(session, &catalog, select).await?),
             None => None,

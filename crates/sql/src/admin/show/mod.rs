@@ -483,6 +483,10 @@ impl SqlEngine {
                     crate::catalog::grant_tables::DATABASE => {
                         show_virtual_tables(session, of, crate::catalog::grant_tables::names(), full, &filter, out)
                     }
+                    crate::catalog::sys::DATABASE => {
+                        let of = (database, "VIEW");
+                        show_virtual_tables(session, of, crate::catalog::sys::names(), full, &filter, out)
+                    }
                     _ => show_virtual_tables(
                         session,
                         of,

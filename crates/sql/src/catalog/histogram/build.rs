@@ -83,6 +83,7 @@ mod tests {
             collation: 8,
             nulls: 0.0,
             sampling_rate: 1.0,
+            rows: 0,
             is_automatic: false,
             updated: 0,
             wanted,

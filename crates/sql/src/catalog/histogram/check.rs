@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 
 use apus_types::{Column, ColumnType, collate::Collation};
 
-use super::{BUCKETS_MAX, Bucket, Histogram, described, selectivity};
+use super::{BUCKETS_MAX, Bucket, Histogram, ROWS, described, selectivity};
 use crate::{
     expr::{
         assign::{Assign, assign},
@@ -28,7 +28,8 @@ pub fn kept(document: &Json) -> Option<Histogram> {
     let Json::Object(members) = document else { return None };
     let Some(Json::String(data_type)) = members.get("data-type") else { return None };
     let data_type = TYPES.into_iter().chain(["set"]).find(|known| known == data_type)?;
-    read(members, data_type, &|value, _| Ok(value.clone())).ok()
+    let rows = members.get(ROWS).and_then(whole).and_then(|rows| u64::try_from(rows).ok()).unwrap_or(0);
+    read(members, data_type, &|value, _| Ok(value.clone())).ok().map(|histogram| Histogram { rows, ..histogram })
 }
 
 /// What a statement says of a column. The error is MySQL's text.
@@ -116,7 +117,18 @@ fn read(members: &Object, data_type: &'static str, value: &dyn Fn(&Json, &str) -
     let one = |(at, b): (usize, &Json)| bucket(b, at, is_singleton, value);
     let buckets = list.iter().enumerate().map(one).collect::<Checked<Vec<_>>>()?;
     let updated = if let Some(Json::DateTime(at, _)) = members.get("last-updated") { *at } else { 0 };
-    Ok(Histogram { is_singleton, buckets, data_type, collation, nulls, sampling_rate, is_automatic, updated, wanted })
+    Ok(Histogram {
+        is_singleton,
+        buckets,
+        data_type,
+        collation,
+        nulls,
+        sampling_rate,
+        is_automatic,
+        updated,
+        wanted,
+        rows: 0,
+    })
 }
 
 fn bucket(

@@ -6,7 +6,7 @@
 //!
 //! [`build`] makes one of values and counts, [`check`] of a document, [`crate::ddl::histogram`] carries statements out, [`selectivity`] says how many rows a condition leaves.
 //!
-//! All rows are counted, so `sampling-rate` is 1. AUTO UPDATE: renewed by each ANALYZE TABLE.
+//! All rows are counted, so `sampling-rate` is 1. AUTO UPDATE: renewed by each ANALYZE TABLE, and when many rows have come or gone ([`crate::ddl::histogram::renew`]).
 //!
 //! | limit | value | |
 //! |---|---:|---|
@@ -68,6 +68,8 @@ pub struct Histogram {
     pub updated: u64,
     /// How many buckets the statement wanted.
     pub wanted: u64,
+    /// Of the table when it was counted. 0: nobody has written it down.
+    pub rows: u64,
 }
 
 /// What the histograms of a column of this type say of themselves: data type and collation; `None`: it can have none.
@@ -132,10 +134,16 @@ pub struct Definition {
 
 const FIELDS: usize = 4;
 const FORM: &str = "apus histogram 1";
+/// What the kept form has beside the document.
+pub(crate) const ROWS: &str = "rows";
 
 impl Definition {
     pub(crate) fn encode(&self) -> String {
-        let stored = binary::encode(&self.histogram.document());
+        let mut document = self.histogram.document();
+        if let Json::Object(members) = &mut document {
+            members.insert(ROWS.to_owned(), Json::UInt(self.histogram.rows));
+        }
+        let stored = binary::encode(&document);
         let hex: String = stored.iter().map(|byte| format!("{byte:02x}")).collect();
         format!("{FORM}\n{}\n{}\n{hex}", escaped(&self.table), escaped(&self.column))
     }
@@ -249,6 +257,7 @@ mod tests {
             is_automatic: true,
             updated: 5,
             wanted: 7,
+            rows: 11,
         };
         Definition { table: "T\n\\".to_owned(), column: "Column".to_owned(), histogram }
     }

@@ -330,6 +330,7 @@ mod tests {
             collation: 8,
             nulls: 1.0 / 22.0,
             sampling_rate: 1.0,
+            rows: 0,
             is_automatic: false,
             updated: 0,
             wanted: 5,

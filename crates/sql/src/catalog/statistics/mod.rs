@@ -112,6 +112,18 @@ struct Kept {
     counted: Instant,
 }
 
+/// How many rows a table has, about.
+///
+/// # Errors
+/// The cluster does not answer, or the table is another by now.
+pub async fn rows_of(client: &Client, table: &Table) -> Result<u64, ClientError> {
+    let request = ScanRequest::all(table.schema.id, table.schema.version);
+    let mut counts = Vec::new();
+    let wanted = [Aggregate { function: AggregateFunction::EstimatedRows, column: 0 }];
+    client.aggregate(&request, &wanted, &mut counts).await?;
+    Ok(counts.first().map_or(0, |c| c.count))
+}
+
 /// Of all tables that were asked for.
 #[derive(Default)]
 pub struct Statistics {
@@ -163,11 +175,7 @@ impl Statistics {
     pub async fn gather(&self, client: &Client, table: &Table, anew: bool) -> Result<(), ClientError> {
         let schema = &table.schema;
         let request = ScanRequest::all(schema.id, schema.version);
-        let mut counts = Vec::new();
-        client
-            .aggregate(&request, &[Aggregate { function: AggregateFunction::EstimatedRows, column: 0 }], &mut counts)
-            .await?;
-        let rows = counts.first().map_or(0.0, |c| c.count as f64).max(ROWS_MIN);
+        let rows = (rows_of(client, table).await? as f64).max(ROWS_MIN);
         let before = self.of(table);
         let is_like = |known: &Rc<Known>| known.rows < rows * 2.0 && rows < known.rows * 2.0;
         if let Some(known) = before.filter(|known| is_like(known) && !anew) {

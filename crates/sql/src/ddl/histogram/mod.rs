@@ -1,6 +1,7 @@
 //! ANALYZE TABLE ... UPDATE | DROP HISTOGRAM carried out, and what becomes of histograms when their tables change.
 
 pub mod clause;
+pub(crate) mod renew;
 
 use std::{collections::BTreeMap, time::SystemTime};
 
@@ -184,6 +185,7 @@ impl SqlEngine {
             is_automatic,
             updated: now(),
             wanted,
+            rows: nulls + values.iter().map(|(_, count)| count).sum::<u64>(),
         };
         Ok(build::histogram(values, nulls, about))
     }

@@ -157,7 +157,11 @@ impl SqlEngine {
         };
         let table = planned.insert.table.schema.id;
         let is_kept = |kept: &Kept| kept.has_table(&database, &load.table.1);
-        Box::pin(self.wait_for_read_locks(session, is_kept)).await?;
+        session.uses.begin(&self.table_locks, std::iter::once((&*planned.insert.table, true)));
+        match &session.locked {
+            Some(locked) => locked.check_definition(&database, &load.table.1)?,
+            None => Box::pin(self.wait_for_read_locks(session, is_kept)).await?,
+        }
         let worked = session.worked.clone();
         if copies::is_closed_for(&catalog, vec![table], &worked) {
             let is_closed = |catalog: &Catalog| copies::is_closed_for(catalog, vec![table], &worked);
@@ -167,12 +171,7 @@ impl SqlEngine {
         }
         self.authorize_in_transaction(session, &planned.insert.names.needs).await?;
         if session.is_read_only() {
-            let table = &planned.insert.table.schema.name;
-            return Err(if session.locks_tables {
-                errors::locked_to_read(table)
-            } else {
-                errors::read_only_transaction()
-            });
+            return Err(errors::read_only_transaction());
         }
         if load.has_long_separator {
             session.warn_error(&errors::long_separator());

@@ -75,7 +75,9 @@ impl SqlEngine {
             if let Some(mut transaction) = session.transaction.take() {
                 let _ = transaction.rollback().await;
             }
-            return Err(Fail::Sql(e));
+            // What has made way for LOCK TABLES may be run again.
+            let is_over = e.errno == 1213;
+            return Err(if is_over { ErrorCode::TransactionNotFound.into() } else { Fail::Sql(e) });
         }
         self.look_before_end(session).await?;
         Ok(exec::commit(session).await?)

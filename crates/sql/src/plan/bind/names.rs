@@ -37,7 +37,7 @@ impl Builder<'_> {
         if let (Some(planner), Some(scope), false) = (self.planner, &self.scope, is_alias) {
             match &found {
                 Some(_) => planner.read_name(scope, &[], &name.value),
-                None => planner.read_outer(&[], &name.value),
+                None => planner.read_outer(&[], name),
             }
             planner.note_name(name, || match &found {
                 Some(_) => scope.owner(&name.value),
@@ -95,7 +95,7 @@ impl Builder<'_> {
             let found = scope.qualified(database, table_part, column);
             match &found {
                 Some(_) => planner.read_name(scope, qualifier, column),
-                None => planner.read_outer(qualifier, column),
+                None => parts.last().into_iter().for_each(|name| planner.read_outer(qualifier, name)),
             }
             if let Some(last) = parts.last() {
                 planner.note_name(last, || match &found {

@@ -224,9 +224,7 @@ impl SqlEngine {
 
     /// 1192 under LOCK TABLES; everything else commits first.
     async fn begin_definition(&self, session: &mut Session) -> Result<()> {
-        if session.locks_tables {
-            return Err(errors::locked_tables());
-        }
+        session.check_no_locked_tables()?;
         self.end_transaction(session, true).await?;
         session.check_may_define()?;
         self.wait_to_define(session).await

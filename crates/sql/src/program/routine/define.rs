@@ -75,6 +75,7 @@ impl SqlEngine {
         }
         self.require_on_database(session, &database, Privileges::CREATE_ROUTINE).await?;
         self.check_definer(session, clause.definer.as_ref()).await?;
+        session.check_no_locked_tables()?;
         self.end_transaction(session, true).await?;
         session.check_may_define()?;
         self.wait_to_define(session).await?;
@@ -112,6 +113,7 @@ impl SqlEngine {
 
     /// Carries out ALTER or DROP of a routine.
     pub(crate) async fn change_routine(&self, session: &mut Session, change: Change) -> Result<()> {
+        session.check_no_locked_tables()?;
         let Change { kind, name, to } = change;
         let (database, name) = full(session, &name)?;
         let key = key(kind, &database, &name);

@@ -59,7 +59,7 @@ impl SqlEngine {
         self.check_definer(session, clause.definer.as_ref()).await?;
         self.end_transaction(session, true).await?;
         session.check_may_define()?;
-        self.wait_to_define(session).await?;
+        self.wait_to_define_on(session, &table.0, &table.1).await?;
         if clause.definer.as_ref().is_some_and(|(user, host)| self.lacks_definer(session, user, host)) {
             let (user, host) = clause.definer.as_ref().map_or(("", ""), |(user, host)| (user, host));
             let e = errors::no_such_definer(user, host);

@@ -253,7 +253,7 @@ impl SqlEngine {
 }
 
 /// Until one of the two is done.
-async fn first(a: impl Future<Output = ()>, b: impl Future<Output = ()>) {
+pub(crate) async fn first(a: impl Future<Output = ()>, b: impl Future<Output = ()>) {
     let (mut a, mut b) = (pin!(a), pin!(b));
     poll_fn(|cx| match a.as_mut().poll(cx) {
         Poll::Ready(()) => Poll::Ready(()),

@@ -34,6 +34,11 @@ impl OwnLock {
         self.held.is_some_and(|owner| self.locks.are_good(std::iter::once(owner)))
     }
 
+    /// The lease under which it was taken.
+    pub fn lease(&self) -> Option<u64> {
+        self.held
+    }
+
     /// Takes it if nobody has it, or who has it is dead; false: it is to be tried again in a while.
     ///
     /// # Errors
