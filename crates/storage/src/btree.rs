@@ -30,7 +30,7 @@ use self::{
     node::{Keys, Node, common, head_of, stored_bytes},
     slab::Slab,
 };
-use crate::row_key::RowKeys;
+use crate::{hash_index::prefetch_read, row_key::RowKeys};
 
 /// Bytes of a node for entries and keys.
 const PAGE: usize = 2016;
@@ -139,6 +139,7 @@ impl BTree {
     pub fn insert<R: RowKeys>(&mut self, rows: &R, key: &[u8], row: u32) -> bool {
         let leaf = self.leaf_of(rows, key);
         let node = &mut self.nodes[leaf];
+        node.prefetch();
         match node.search(Keys { long: &self.long, rows }, key) {
             Ok(at) => {
                 node.set_value(at, row);
@@ -226,6 +227,11 @@ impl BTree {
     #[inline]
     fn leaf_of<R: RowKeys>(&self, rows: &R, key: &[u8]) -> u32 {
         self.descend(|_, node| node.rank(self.keys(rows), key, true))
+    }
+    /// Where fetching ahead begins that which an insert will touch.
+    #[inline]
+    pub fn approach(&self) -> Approach<'_> {
+        Approach { tree: self, node: &self.nodes[self.root], below: self.height - 1 }
     }
     fn edge_leaf(&self, last: bool) -> u32 {
         self.descend(|_, node| if last { node.len() } else { 0 })
@@ -463,6 +469,30 @@ impl BTree {
             self.nodes.remove(right, Node::EMPTY);
             self.nodes[parent].close(separator); // a separator outside moved down
         }
+        true
+    }
+}
+
+/// The way of a key to its leaf, as far as it is in the cache: the ways of many keys are gone side by side, a level at a time, so that their cache misses overlap.
+pub struct Approach<'t> {
+    tree: &'t BTree,
+    node: &'t Node,
+    /// Levels below the node.
+    below: usize,
+}
+
+impl Approach<'_> {
+    /// Has the node of the next level fetched, or what is used of the leaf. `false`: that was the last step.
+    #[inline]
+    pub fn step<R: RowKeys>(&mut self, rows: &R, key: &[u8]) -> bool {
+        let (tree, node) = (self.tree, self.node);
+        if self.below == 0 {
+            node.prefetch();
+            return false;
+        }
+        self.node = &tree.nodes[node.child(node.rank(tree.keys(rows), key, true))];
+        self.below -= 1;
+        prefetch_read(self.node);
         true
     }
 }

@@ -48,7 +48,7 @@ use crate::{
     trail::{Point, Trail},
 };
 
-pub use self::pages::PAGE_ROWS;
+pub use self::{indexes::EntryAhead, pages::PAGE_ROWS};
 use self::{
     keys::Keys,
     slots::Slots,

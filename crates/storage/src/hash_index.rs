@@ -145,10 +145,13 @@ impl HashIndex {
         place
     }
 
-    /// A row of the bucket whose hash agrees, probably the one with the key: to fetch what a lookup will need.
+    /// A row of the bucket whose hash agrees, probably the one with the key: to fetch what a lookup will need. What follows the bucket is fetched itself.
     #[inline]
     pub fn candidate(&self, place: usize, hash: u64) -> Option<u32> {
         let bucket = self.buckets.get(place);
+        if bucket.next != NONE {
+            prefetch_read(self.overflow.get(bucket.next as usize));
+        }
         let same = bucket.with_hash(hash as u32);
         (same != 0).then(|| bucket.rows[same.trailing_zeros() as usize])
     }

@@ -1,9 +1,10 @@
-//! Fetching ahead what the next operations of a batch will touch: hash buckets, then slots, then versions.
+//! Fetching ahead what the next operations of a batch will touch: hash buckets, then slots, then versions; of rows to be made the ways to their entries in the
+//! ordered index of primary keys, level by level.
 //!
 //! A lookup meets three cache misses in a row when the data is larger than the cache; side by side, those of [`AHEAD`] lookups cost
 //! little more than those of one. Nothing is decided here: what is fetched may be another key's, and the row that is found a guess ([`Fragment::find_near`]).
 
-use apus_storage::{Fragment, RowId};
+use apus_storage::{EntryAhead, Fragment, RowId};
 
 /// Lookups whose cache misses overlap.
 pub const AHEAD: usize = 16;
@@ -63,6 +64,24 @@ impl<'f> Ahead<'f> {
         for ((fragment, _), row) in lookups.iter().zip(self.rows) {
             if let (Some(fragment), Some(row)) = (fragment, row) {
                 fragment.prefetch_version(row);
+            }
+        }
+    }
+}
+
+/// Fetches what rows with these keys, at most [`AHEAD`], will touch in the ordered indexes of primary keys when they are made.
+pub fn fetch_entries<'o>(rows: impl Iterator<Item = (&'o Fragment, &'o [u8])>) {
+    let mut ways: [Option<EntryAhead<'o>>; AHEAD] = [const { None }; AHEAD];
+    for (way, (fragment, key)) in ways.iter_mut().zip(rows) {
+        *way = fragment.entry_ahead(key);
+    }
+    let mut is_under_way = true;
+    while is_under_way {
+        is_under_way = false;
+        for way in &mut ways {
+            match way.as_mut().is_some_and(EntryAhead::step) {
+                true => is_under_way = true,
+                false => *way = None,
             }
         }
     }

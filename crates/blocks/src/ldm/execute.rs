@@ -25,7 +25,7 @@ use apus_types::{
 
 use super::{
     LocalDataManager, REPORT_WAIT_NS, RowAt, WAITING_MAX,
-    ahead::{AHEAD, Ahead},
+    ahead::{AHEAD, Ahead, fetch_entries},
     claims::{LOOK_NS, NO_ROW},
     ends::{RowEnds, is_short},
     redo::Redo,
@@ -255,6 +255,11 @@ impl LocalDataManager {
             for (coming, row) in coming.iter_mut().flatten().zip(ahead.rows()) {
                 coming.guess = *row;
             }
+            let makes_row = |coming: &Coming<'_>| {
+                coming.guess.is_none() && matches!(coming.op.kind, OpKind::Insert | OpKind::Write)
+            };
+            let made = coming.iter().flatten().enumerate().filter(|(_, coming)| makes_row(coming));
+            fetch_entries(made.filter_map(|(number, coming)| Some((ahead.get(number).0?, coming.op.key))));
         }
     }
 

@@ -14,7 +14,7 @@ use apus_types::{
 
 use super::{
     LocalDataManager,
-    ahead::AHEAD,
+    ahead::{AHEAD, fetch_entries},
     ends::RowEnds,
     execute::OP_NS_MAX,
     redo::Redo,
@@ -174,12 +174,15 @@ impl LocalDataManager {
                 fragment.prefetch_row(RowId(row.row));
             }
         }
-        for (fragment, row) in fragments.into_iter().zip(rows.iter().flatten()) {
-            let Some(fragment) = fragment else { continue };
-            if !fragment.prefetch_used(RowId(row.row)) {
-                fragment.prefetch(self.secret.of(row.key));
+        for (place, row) in fragments.iter_mut().zip(rows.iter().flatten()) {
+            let Some(fragment) = place else { continue };
+            match fragment.prefetch_used(RowId(row.row)) {
+                true => *place = None,
+                false => _ = fragment.prefetch(self.secret.of(row.key)),
             }
         }
+        let made = fragments.into_iter().zip(rows.iter().flatten());
+        fetch_entries(made.filter_map(|(fragment, row)| Some((fragment?, row.key))));
     }
 
     fn send_commit_back(&mut self, trans: TransId, chain: Chain, tc: BlockRef, epoch: Epoch, ctx: &mut Context<'_>) {

@@ -199,3 +199,24 @@ fn leaves_without_keys_are_small() {
         }
     }
 }
+
+/// Fetched ahead is the leaf that an insert of the key goes to, a level in each step.
+#[test]
+fn the_way_of_a_key_leads_to_its_leaf() {
+    for bare in [false, true] {
+        let (mut tree, mut rows, mut random) = (BTree::with_leaves(bare), Rows::default(), Random(3));
+        let (mut heights, mut ways) = (Vec::new(), Vec::new());
+        for row in 0..60_000 {
+            let key = filled(&mut random, b'p', &[0, 3, 20], 1_000_000);
+            let mut way = tree.approach();
+            let steps = std::iter::from_fn(|| way.step(&rows, &key).then_some(())).count();
+            ways.push(std::ptr::eq(way.node, &tree.nodes[tree.leaf_of(&rows, &key)]) && steps + 1 == tree.height);
+            rows.add(row, &key);
+            tree.insert(&rows, &key, row);
+            heights.push(tree.height);
+        }
+        tree.verify(&rows).unwrap();
+        heights.dedup();
+        assert!(heights == [1, 2, 3] && ways.iter().all(|is_right| *is_right), "{heights:?}, without keys: {bare}");
+    }
+}

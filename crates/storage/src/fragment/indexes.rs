@@ -8,12 +8,38 @@ use apus_types::{
 };
 
 use super::{Fragment, Index, KeysOf, RowId, Version, keys_of};
-use crate::{btree::BTree, memory::Region, trail::Point};
+use crate::{
+    btree::{Approach, BTree},
+    memory::Region,
+    trail::Point,
+};
 
 /// Index memory is taken from the manager in steps of this many bytes.
 const INDEX_STEP: usize = 32 << 10;
 
+/// The way of a primary key to its place in the ordered index, to be fetched ahead of its insert: [`Fragment::entry_ahead`].
+pub struct EntryAhead<'o> {
+    fragment: &'o Fragment,
+    key: &'o [u8],
+    approach: Approach<'o>,
+}
+
+impl EntryAhead<'_> {
+    /// Has the next node fetched; `false`: there is no further one.
+    #[inline]
+    pub fn step(&mut self) -> bool {
+        self.approach.step(&keys_of!(self.fragment), self.key)
+    }
+}
+
 impl Fragment {
+    /// For fetching ahead what the entry of a new row will touch in the ordered index of primary keys; `None`: there is none.
+    #[inline]
+    pub fn entry_ahead<'o>(&'o self, key: &'o [u8]) -> Option<EntryAhead<'o>> {
+        let index = self.indexes.iter().find(|index| index.no.0 == 0)?;
+        Some(EntryAhead { fragment: self, key, approach: index.tree.approach() })
+    }
+
     /// A bit for each index in which a new image has another entry than the version below it.
     #[inline]
     pub(super) fn changed_indexes(&self, image: &[u8], below: Option<Version<'_>>) -> u128 {

@@ -1,0 +1,186 @@
+//! What an insert costs a data node's fragments as they grow, by part: nanoseconds per row between two sizes, faults of fresh memory, and processor time of the system.
+//! Keys and rows are those of `apus bench kv`, in batches as an LDM executes them: fetch ahead, look up, make the row, push its version; commit some batches later.
+//! `growth [rows] [fragments] [batch]`
+#![expect(
+    clippy::disallowed_types,
+    clippy::disallowed_methods,
+    clippy::disallowed_macros,
+    reason = "a program, not the core"
+)]
+
+use std::{
+    collections::VecDeque,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use apus_storage::{EntryAhead, Fragment, MemoryManager, RowId};
+use apus_types::{Column, ColumnType, Epoch, PartitionId, TableSchema, Value, hash::hash_key, key};
+
+/// Operations that are fetched ahead together, as in `ldm::ahead`.
+const AHEAD: usize = 16;
+/// Batches that are executed and not committed yet.
+const OPEN_BATCHES: usize = 16;
+const OTHERS: Duration = Duration::from_micros(200);
+const SIZES: [u64; 7] = [100_000, 200_000, 500_000, 1_000_000, 2_000_000, 5_000_000, 10_000_000];
+const PARTS: [&str; 5] = ["fetch", "find", "slot+hash", "record+index", "commit"];
+
+/// As `apus bench kv` makes them.
+fn mix(n: u32) -> u32 {
+    let n = n.wrapping_mul(0x9e37_79b1);
+    let n = (n ^ (n >> 15)).wrapping_mul(0x85eb_ca6b);
+    n ^ (n >> 13)
+}
+
+/// Of a part; what is longer than any row takes was spent by others.
+#[derive(Clone, Copy, Default)]
+struct Spent {
+    time: Duration,
+    times: u32,
+}
+
+impl Spent {
+    fn add(&mut self, time: Duration) {
+        if time < OTHERS {
+            self.time += time;
+            self.times += 1;
+        }
+    }
+    fn mean(self) -> f64 {
+        self.time.as_nanos() as f64 / f64::from(self.times.max(1))
+    }
+}
+
+struct Op {
+    partition: usize,
+    hash: u64,
+    key: Vec<u8>,
+    image: Vec<u8>,
+}
+
+fn make(schema: &TableSchema, n: u64, fragments: usize, op: &mut Op) {
+    let text = format!("{:08x}kkkkkkkk", mix(n as u32));
+    op.image.clear();
+    op.key.clear();
+    schema.layout().encode(&[Value::Bytes(text.as_bytes()), Value::Bytes(&[7; 100])], &mut op.image).expect("fits");
+    key::encode_from_row(schema, &[0], &op.image, &mut op.key).expect("fits");
+    let hash = hash_key(&op.key);
+    (op.partition, op.hash) = ((hash >> 40) as usize % fragments, hash);
+}
+
+/// Minor faults, and milliseconds of this process, of the system for it.
+fn system() -> (u64, u64, u64) {
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
+    let field = |at: usize| fields.get(at).and_then(|text| text.parse::<u64>().ok()).unwrap_or(0);
+    (field(7), field(11) * 10, field(12) * 10)
+}
+
+fn main() {
+    let mut arguments = std::env::args().skip(1).map(|a| a.parse::<u64>().expect("a number"));
+    let rows = arguments.next().unwrap_or(10_000_000);
+    let (count, batch) = (arguments.next().unwrap_or(4) as usize, arguments.next().unwrap_or(64) as usize);
+    let column = |name: &str, length| Column { nullable: false, ..Column::new(name, ColumnType::VarBinary { length }) };
+    let schema = Arc::new(TableSchema::new("d", "t", vec![column("k", 16), column("v", 100)], vec![0]));
+    let memory = MemoryManager::new(64 << 30);
+    let made = (0..count).map(|i| Fragment::new(schema.clone(), PartitionId(i as u16), &memory).expect("memory"));
+    let mut fragments: Vec<Fragment> = made.collect();
+    let empty = || Op { partition: 0, hash: 0, key: Vec::new(), image: Vec::new() };
+    let mut ops: Vec<Op> = (0..batch).map(|_| empty()).collect();
+    let mut open: VecDeque<Vec<(usize, RowId)>> = VecDeque::new();
+    let (mut spent, mut done, mut begun) = ([Spent::default(); PARTS.len()], 0, system());
+    let clock = {
+        let start = Instant::now();
+        (0..1_000_000).for_each(|_| {
+            std::hint::black_box(Instant::now());
+        });
+        start.elapsed().as_nanos() as f64 / 1e6
+    };
+    println!(
+        "{:>10} {} {:>8} {:>8} {:>8} {:>8}",
+        "rows",
+        PARTS.map(|part| format!("{part:>13}")).join(""),
+        "sum",
+        "faults",
+        "system",
+        "user"
+    );
+    for size in SIZES.into_iter().filter(|&size| size <= rows) {
+        let first = done;
+        while done < size {
+            ops.iter_mut().zip(done..).for_each(|(op, n)| make(&schema, n, count, op));
+            let mut rows = Vec::with_capacity(batch);
+            for ops in ops.chunks(AHEAD) {
+                let start = Instant::now();
+                fetch(&fragments, ops);
+                spent[0].add(start.elapsed());
+                for op in ops {
+                    let fragment = &mut fragments[op.partition];
+                    let start = Instant::now();
+                    assert!(fragment.find(&op.key, op.hash).is_none());
+                    let found = Instant::now();
+                    let row = fragment.insert_slot(&op.key, op.hash).expect("memory");
+                    let inserted = Instant::now();
+                    fragment.push_pending(row, Some(&op.image), 7).expect("memory");
+                    let pushed = Instant::now();
+                    spent[1].add(found - start);
+                    spent[2].add(inserted - found);
+                    spent[3].add(pushed - inserted);
+                    rows.push((op.partition, row));
+                }
+            }
+            open.push_back(rows);
+            if open.len() > OPEN_BATCHES {
+                let start = Instant::now();
+                for (partition, row) in open.pop_front().unwrap_or_default() {
+                    fragments[partition].commit(row, Epoch(1), Epoch(1));
+                }
+                spent[4].add(start.elapsed());
+            }
+            done += batch as u64;
+        }
+        let (now, many) = (system(), (done - first) as f64);
+        let shares = [AHEAD, 1, 1, 1, batch];
+        let per: Vec<f64> = spent.iter().zip(shares).map(|(s, n)| (s.mean() - clock) / n as f64).collect();
+        print!("{done:>10} {}", per.iter().map(|ns| format!("{ns:>13.0}")).collect::<String>());
+        let per_row = |more: u64| more as f64 / many;
+        println!(
+            " {:>8.0} {:>8.4} {:>8.0} {:>8.0}",
+            per.iter().sum::<f64>(),
+            per_row(now.0 - begun.0),
+            per_row(now.2 - begun.2) * 1e6,
+            per_row(now.1 - begun.1) * 1e6
+        );
+        (spent, begun) = ([Spent::default(); PARTS.len()], system());
+    }
+}
+
+/// As `ldm::ahead` does it.
+fn fetch(fragments: &[Fragment], ops: &[Op]) {
+    let (mut places, mut rows) = ([0; AHEAD], [None; AHEAD]);
+    for (op, place) in ops.iter().zip(&mut places) {
+        *place = fragments[op.partition].prefetch(op.hash);
+    }
+    for ((op, place), row) in ops.iter().zip(places).zip(&mut rows) {
+        *row = fragments[op.partition].prefetch_slot(place, op.hash);
+    }
+    for (op, row) in ops.iter().zip(rows) {
+        if let Some(row) = row {
+            fragments[op.partition].prefetch_version(row);
+        }
+    }
+    let mut ways: [Option<EntryAhead<'_>>; AHEAD] = [const { None }; AHEAD];
+    for (op, way) in ops.iter().zip(&mut ways) {
+        *way = fragments[op.partition].entry_ahead(&op.key);
+    }
+    let mut is_under_way = true;
+    while is_under_way {
+        is_under_way = false;
+        for way in &mut ways {
+            match way.as_mut().is_some_and(EntryAhead::step) {
+                true => is_under_way = true,
+                false => *way = None,
+            }
+        }
+    }
+}
