@@ -196,6 +196,9 @@ pub enum OpStatus {
     Skipped = 4,
 }
 
+/// Bytes of a result without a row.
+pub const RESULT_BYTES_MIN: usize = 5;
+
 /// One result: `status u8, length u32, row` (rows only for reads).
 #[derive(Clone, Copy, Debug)]
 pub struct OpResult<'a> {
@@ -223,7 +226,7 @@ impl<'a> OpResult<'a> {
     }
     #[inline]
     pub fn decode(r: &mut Reader<'a>) -> Result<OpResult<'a>, DecodeError> {
-        let head = r.array::<5>()?;
+        let head = r.array::<RESULT_BYTES_MIN>()?;
         let status = match head[0] {
             0 => OpStatus::Done,
             1 => OpStatus::NotFound,

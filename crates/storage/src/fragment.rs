@@ -7,7 +7,7 @@
 //! old: any number of pending ones (one transaction, under an exclusive lock), then the committed one, then older committed ones kept
 //! for snapshots (module `versions`). The encoded primary key is made from the image or stored in the record (module `keys`).
 //!
-//! A pending version names its writer in the place of an epoch. A large transaction commits by one change of state of its writer, which
+//! A pending version names its writer in the place of an epoch, and locks the row for it (module `idle`). A large transaction commits by one change of state of its writer, which
 //! readers ask for ([`Writers`]); its rows are stamped with [`Fragment::commit`] afterwards, some at a time, perhaps epochs later.
 //!
 //! # Ordered indexes
@@ -25,6 +25,7 @@
 //! Only [`Fragment::insert_slot`] and its like, [`Fragment::push_pending`] and [`Fragment::build_index`] can be refused, and then change nothing. Commit, undo
 //! and everything after a prepare never need memory.
 
+mod idle;
 mod indexes;
 mod keys;
 mod pages;
@@ -48,7 +49,7 @@ use crate::{
     trail::{Point, Trail},
 };
 
-pub use self::{indexes::EntryAhead, pages::PAGE_ROWS};
+pub use self::{idle::Idle, indexes::EntryAhead, pages::PAGE_ROWS};
 use self::{
     keys::Keys,
     slots::Slots,
@@ -79,6 +80,8 @@ pub struct Fragment {
     records: Records,
     hash: HashIndex,
     indexes: Vec<Index>,
+    /// There is an index beside that of primary keys, which no update changes.
+    has_others: bool,
     kept: Kept,
     trail: Trail,
     newborn: Newborn,
@@ -87,11 +90,12 @@ pub struct Fragment {
     image: Vec<u8>,
 }
 
-/// A change of a row whose exclusive lock its writer has: [`Fragment::push`].
+/// A change of a row whose exclusive lock its writer has, or gets by it: [`Fragment::push`], [`Fragment::push_idle`].
 #[derive(Clone, Copy, Debug)]
 pub struct Change<'i> {
     /// `None`: the row is deleted.
     pub image: Option<&'i [u8]>,
+    /// The owner of the lock in the high half ([`crate::Locks::of_writer`]), and a number that means something to the owner.
     pub writer: u64,
     /// The writer has the lock since just now, so nobody has an open change of the row.
     pub fresh: bool,
@@ -230,6 +234,7 @@ impl Fragment {
             records: Records::new(memory.clone()),
             hash: HashIndex::new(memory.clone())?,
             indexes: Vec::new(),
+            has_others: false,
             kept: Kept::default(),
             trail: Trail::default(),
             newborn: Newborn::default(),
@@ -313,7 +318,12 @@ impl Fragment {
             _ => self.find(key, hash),
         }
     }
-    /// Second step: the slot of the row that the hash names (perhaps of another key).
+    /// The row that the hash names (perhaps of another key).
+    #[inline]
+    pub fn guess(&self, hash: u64) -> Option<RowId> {
+        self.hash.candidate(self.hash.prefetch(hash), hash).map(RowId)
+    }
+    /// Second step: the slot of that row.
     #[inline]
     pub fn prefetch_slot(&self, place: usize, hash: u64) -> Option<RowId> {
         let row = RowId(self.hash.candidate(place, hash)?);
@@ -323,9 +333,7 @@ impl Fragment {
     /// The same for a row whose number is known.
     #[inline]
     pub fn prefetch_row(&self, row: RowId) {
-        if row.0 < self.slots.reached() {
-            prefetch_read(self.slots.place(row));
-        }
+        self.slots.place_at(row).into_iter().for_each(prefetch_read);
     }
     /// The second and third step of a row whose number is known; `false`: no row has it.
     #[inline]
@@ -486,13 +494,6 @@ impl Fragment {
         let (header, image) = self.records.version(at);
         Some(Version { since: Epoch(header.stamp), header, image })
     }
-    /// Of a row that nobody has locked and of which nothing is remembered: the epoch of its newest version, and what that shows. `None` for a row
-    /// that has to be looked at.
-    #[inline]
-    pub fn settled(&self, row: RowId) -> Option<(Epoch, Option<&[u8]>)> {
-        let version = self.version(self.slots.idle(row)?.head())?;
-        (!version.header.is_pending()).then(|| (version.since, version.image()))
-    }
     /// The newest image, pending ones included: what the holder of the exclusive lock sees.
     #[inline]
     pub fn newest(&self, row: RowId) -> Option<&[u8]> {
@@ -648,6 +649,7 @@ impl Fragment {
         let head = self.slots.head(row);
         let header = (!head.is_none()).then(|| self.records.header(head)).filter(Header::is_pending);
         let header = header.unwrap_or_else(|| panic!("undo of row {row:?} without a pending version"));
+        self.activate(row); // the lock stays
         match header.previous {
             RecRef::NONE => self.slots.bare(row),
             previous => self.slots.set_head(row, previous),
@@ -655,26 +657,13 @@ impl Fragment {
         self.drop_version(row, head, header.has_same_entries());
     }
 
-    /// The lock word. What it becomes is looked at by [`Fragment::reclaim`].
-    #[inline]
-    pub fn lock_word(&mut self, row: RowId) -> &mut u32 {
-        self.slots.lock_mut(row, &self.memory)
-    }
-    #[inline]
-    pub fn lock_word_of(&self, row: RowId) -> u32 {
-        self.slots.lock(row)
-    }
-    /// Gives this lock word to a row that nobody has locked and of which nothing is remembered; `false`: it is not such a row.
-    #[inline]
-    pub fn lock_idle(&mut self, row: RowId, word: u32) -> bool {
-        self.slots.lock_idle(row, word, &self.memory)
-    }
     /// Changes committed here and not yet known to be complete in the cluster.
     #[inline]
     pub fn incomplete(&self, row: RowId) -> u32 {
         self.slots.incomplete(row)
     }
     pub fn add_incomplete(&mut self, row: RowId) {
+        self.activate(row);
         *self.slots.incomplete_mut(row, &self.memory) += 1;
     }
     pub fn sub_incomplete(&mut self, row: RowId) {

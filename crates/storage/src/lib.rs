@@ -12,7 +12,7 @@ mod record;
 mod row_key;
 mod trail;
 
-pub use fragment::{Between, Change, EntryAhead, EntryKey, Fragment, FragmentScan, PAGE_ROWS, RowId, Writers};
+pub use fragment::{Between, Change, EntryAhead, EntryKey, Fragment, FragmentScan, Idle, PAGE_ROWS, RowId, Writers};
 pub use lock::{Acquire, Grant, LockMode, Locks};
 pub use memory::{MemoryManager, PAGE_BYTES, Priority, REGIONS, Region, RegionLimits, RegionUse, Release};
 pub use record::HEADER_BYTES as VERSION_BYTES;

@@ -274,6 +274,16 @@ impl Locks {
         head.holders.place(owner).map(|_| mode)
     }
 
+    /// The owner of the lock of a row that has an open change of this writer: its high half.
+    #[inline]
+    pub fn owner_of(writer: u64) -> u32 {
+        (writer >> 32) as u32
+    }
+    /// The word of a row that is locked by such a change.
+    #[inline]
+    pub fn of_writer(writer: u64) -> u32 {
+        Locks::sole(Locks::owner_of(writer))
+    }
     /// The word of a row that `owner` holds exclusively and for which nobody waits.
     #[inline]
     pub fn sole(owner: u32) -> u32 {

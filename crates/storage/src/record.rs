@@ -52,13 +52,16 @@ const NO_OFFSET: u32 = u32::MAX;
 const LARGE: u64 = 1 << 63;
 
 /// The class of the records with so many bytes, and what one of them takes.
-#[inline]
+#[inline(always)]
 fn class_of(size: usize, fine: bool) -> (usize, u32) {
     let size = if fine { size } else { size.next_multiple_of(32) };
     if size <= 256 {
         let steps = size.div_ceil(2);
         return (steps - 1, steps as u32 * 2);
     }
+    large_class_of(size, fine)
+}
+fn large_class_of(size: usize, fine: bool) -> (usize, u32) {
     if size <= 512 {
         let steps = size.div_ceil(8);
         return (128 + steps - 33, steps as u32 * 8);
@@ -130,6 +133,11 @@ impl Header {
     pub fn needs_visit(&self) -> bool {
         !self.previous.is_none() || self.is_tombstone()
     }
+    /// It is no delete, and its key can be made from its image.
+    #[inline]
+    pub fn gives_key(&self) -> bool {
+        self.flags & (TOMBSTONE | KEY) == 0
+    }
     /// For [`Records::set_flags`].
     #[inline]
     pub fn without_same_entries(&self) -> u8 {
@@ -198,6 +206,31 @@ impl Records {
         &mut self,
         key: Option<&[u8]>,
         image: &[u8],
+        stamp: (u8, u64),
+        previous: RecRef,
+        insert: bool,
+    ) -> Result<RecRef, ErrorCode> {
+        match key {
+            None => self.alloc_image(image, stamp, previous, insert),
+            Some(_) => self.make(key, image, stamp, previous, insert),
+        }
+    }
+    /// The same of an image that gives the key.
+    #[inline(always)]
+    pub fn alloc_image(
+        &mut self,
+        image: &[u8],
+        stamp: (u8, u64),
+        previous: RecRef,
+        insert: bool,
+    ) -> Result<RecRef, ErrorCode> {
+        self.make(None, image, stamp, previous, insert)
+    }
+    #[inline(always)]
+    fn make(
+        &mut self,
+        key: Option<&[u8]>,
+        image: &[u8],
         (flags, stamp): (u8, u64),
         previous: RecRef,
         insert: bool,
@@ -224,20 +257,17 @@ impl Records {
         };
         let slab = &mut self.slabs[number as usize];
         let page = self.pages[number as usize].as_deref_mut().expect("listed page without memory");
-        let offset = if slab.free != NO_OFFSET {
-            let offset = slab.free;
-            slab.free = word(page, offset as usize);
-            offset
-        } else {
-            let offset = slab.fresh;
-            slab.fresh += room;
-            offset
-        };
-        slab.used += 1;
         assert!(slab.size == room, "a record of {room} bytes goes into a page of records of {}", slab.size);
-        assert!(slab.used * room <= slab.fresh, "{} records in {} bytes", slab.used, slab.fresh);
+        let mut offset = slab.free;
+        if offset == NO_OFFSET {
+            offset = slab.fresh;
+            slab.fresh += room;
+        } else {
+            slab.free = word(page, offset as usize);
+        }
+        slab.used += 1;
         let is_full = slab.free == NO_OFFSET && (slab.fresh + room) as usize > PAGE_BYTES;
-        let record = &mut page[offset as usize..offset as usize + size];
+        let (offset, record) = (offset, &mut page[offset as usize..][..size]);
         match (record.first_chunk_mut::<HEADER_BYTES>(), key) {
             (Some(place), None) => {
                 *place = head; // what is too much is written over
@@ -285,11 +315,7 @@ impl Records {
     /// Frees a version that is committed, no delete, and has none below it; `false`: it is not, and stays.
     #[inline]
     pub fn free_plain(&mut self, at: RecRef) -> bool {
-        let is_plain = self.header(at).is_plain();
-        if is_plain {
-            self.free(at);
-        }
-        is_plain
+        self.free_if::<true>(at)
     }
 
     /// Puts a page at the beginning of its class's list.
@@ -337,15 +363,26 @@ impl Records {
     }
 
     pub fn free(&mut self, at: RecRef) {
+        self.free_if::<false>(at);
+    }
+    #[inline(always)]
+    fn free_if<const ONLY_PLAIN: bool>(&mut self, at: RecRef) -> bool {
         assert!(!at.is_none() && self.count > 0, "a record is freed that does not exist: {at:?}");
-        self.count -= 1;
         if at.0 & LARGE != 0 {
-            return self.free_large(at);
+            let goes = !ONLY_PLAIN || self.header(at).is_plain();
+            if goes {
+                self.free_large(at);
+            }
+            return goes;
         }
         let (number, offset) = (at.page(), at.offset());
         let page = self.pages[number].as_deref_mut().expect("record freed in a page that was given back");
+        let record = &mut page[offset..];
+        if ONLY_PLAIN && !header_of(record).is_plain() {
+            return false;
+        }
         let slab = &mut self.slabs[number];
-        let Some(head) = page[offset..].first_chunk_mut::<FIXED_BYTES>() else {
+        let Some(head) = record.first_chunk_mut::<FIXED_BYTES>() else {
             panic!("a record is freed that goes beyond its page: {at:?}")
         };
         assert!(head[FLAGS_AT] & FREED == 0, "record {at:?} is freed twice");
@@ -354,9 +391,11 @@ impl Records {
         assert!(slab.used > 0 && (offset as u32) < slab.fresh, "a record is freed where none was made: {at:?}");
         slab.free = offset as u32;
         slab.used -= 1;
+        self.count -= 1;
         if slab.used == 0 || !slab.is_listed {
             self.note_room(number);
         }
+        true
     }
 
     /// A page has room again, or nothing in it.
@@ -374,6 +413,7 @@ impl Records {
     #[cold]
     fn free_large(&mut self, at: RecRef) {
         let number = ((at.0 & !LARGE) >> 32) as usize - 1;
+        self.count -= 1;
         let block = self.large[number].take().expect("large record freed twice");
         self.memory.unaccount(Region::Data, block.len());
         self.bytes -= block.len() as u64;
@@ -488,7 +528,7 @@ fn header_of(record: &[u8]) -> Header {
     let stamp = head.first_chunk().map_or(0, |stamp| u64::from_le_bytes(*stamp));
     Header { stamp, previous: RecRef(previous), flags }
 }
-#[inline]
+#[inline(always)]
 fn set_previous_in(record: &mut [u8], previous: RecRef) {
     if record[FLAGS_AT] & PREVIOUS == 0 {
         assert!(previous.is_none(), "a record has no place for a previous version, {previous:?}");
@@ -509,7 +549,7 @@ fn key_at(record: &[u8]) -> usize {
 fn key_length(record: &[u8], from: usize) -> usize {
     usize::from(u16::from_le_bytes([record[from - 2], record[from - 1]]))
 }
-#[inline]
+#[inline(always)]
 fn image_of(record: &[u8]) -> &[u8] {
     let mut from = front(record);
     if record[FLAGS_AT] & KEY != 0 {

@@ -3,7 +3,7 @@
 
 use std::{collections::BTreeMap, ops::Bound, sync::Arc};
 
-use apus_storage::{Fragment, Locks, MemoryManager, RowId};
+use apus_storage::{Change, Fragment, Locks, MemoryManager, RowId};
 use apus_types::{
     Column, ColumnType, Epoch, ErrorCode, IndexDef, IndexNo, IndexState, PartitionId, TableSchema, Value,
     collate::Collation, hash::hash_key, key,
@@ -73,6 +73,9 @@ impl Row {
         self.pending.is_empty() && (horizon..=newest).all(|e| self.at(e).is_none())
     }
 }
+
+const OWNER: u32 = 5;
+const WRITER: u64 = (OWNER as u64) << 32 | 7;
 
 struct World {
     fragment: Fragment,
@@ -147,16 +150,38 @@ impl World {
             Ok(row) => row,
             Err(code) => return self.refuse(code),
         };
-        match self.fragment.push_pending(row, image.as_deref(), 7) {
+        let idle = self.fragment.idle(row).filter(|_| self.rng.below(3) > 0);
+        if idle.is_none() && self.fragment.lock_word_of(row) == 0 {
+            *self.fragment.lock_word(row) = Locks::of_writer(WRITER);
+        }
+        let change = Change { image: image.as_deref(), writer: WRITER, fresh: idle.is_some(), keeps_key: false };
+        let pushed = match &idle {
+            Some(idle) => self.fragment.push_idle(idle, &change),
+            None => self.fragment.push(row, &change),
+        };
+        match pushed {
             Ok(()) => {
                 self.done += 1;
                 self.model.entry(key.to_vec()).or_default().pending.push(image);
+                self.check_lock(key, row);
             }
             Err(code) => {
                 self.refuse(code);
+                self.unlock_unchanged(key, row);
                 let gone = self.fragment.reclaim(row);
                 assert_eq!(gone, !self.model.contains_key(key));
             }
+        }
+    }
+
+    /// A row with an open change is locked, whether it was before the change or not.
+    fn check_lock(&self, key: &[u8], row: RowId) {
+        let is_open = self.model.get(key).is_some_and(|row| !row.pending.is_empty());
+        assert_eq!(self.fragment.lock_word_of(row), if is_open { Locks::of_writer(WRITER) } else { 0 });
+    }
+    fn unlock_unchanged(&mut self, key: &[u8], row: RowId) {
+        if self.model.get(key).is_none_or(|row| row.pending.is_empty()) {
+            *self.fragment.lock_word(row) = 0;
         }
     }
 
@@ -169,6 +194,8 @@ impl World {
         let model = self.model.get_mut(key).unwrap();
         if model.pending.pop().is_some() {
             self.fragment.pop_pending(row);
+            assert_eq!(self.fragment.lock_word_of(row), Locks::of_writer(WRITER), "the lock stays");
+            self.unlock_unchanged(key, row);
             self.settle(key, row);
         }
     }
@@ -181,9 +208,8 @@ impl World {
         let Some(image) = model.pending.pop() else { return };
         model.pending.clear();
         model.committed.push((self.epoch, image));
-        let (lock, epochs) = (Locks::sole(5), (Epoch(self.epoch), Epoch(self.horizon)));
-        let is_locked = self.rng.below(2) == 0 && self.fragment.lock_idle(row, lock);
-        if is_locked && self.fragment.end_locked(row, lock, epochs, |writer| writer == 7) {
+        let epochs = (Epoch(self.epoch), Epoch(self.horizon));
+        if self.rng.below(2) == 0 && self.fragment.end_locked(row, OWNER, epochs) {
             self.simple_ends += 1;
         } else {
             self.fragment.commit(row, epochs.0, epochs.1);
@@ -503,6 +529,7 @@ fn what_is_committed_goes_from_under_a_transaction() {
                 world.fragment.pop_pending(row);
                 world.fragment.verify().unwrap();
             }
+            *world.fragment.lock_word(row) = 0;
         }
         world.fragment.collect(Epoch(9), 10);
         world.fragment.reclaim(row);

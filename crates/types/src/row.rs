@@ -163,11 +163,15 @@ impl RowLayout {
         }
     }
     /// The row as it would be written today, behind what is in `out`.
-    #[inline]
+    #[inline(always)]
     pub fn renew(&self, row: &[u8], out: &mut Vec<u8>) {
-        if self.is_newest(row) {
-            return out.extend_from_slice(row);
+        match self.is_newest(row) {
+            true => out.extend_from_slice(row),
+            false => self.renew_older(row, out),
         }
+    }
+    #[cold]
+    fn renew_older(&self, row: &[u8], out: &mut Vec<u8>) {
         let columns: Vec<u16> = (0..self.places.len() as u16).collect();
         self.project(row, &columns, self, out);
     }
@@ -348,24 +352,28 @@ impl RowLayout {
     #[inline(always)]
     pub(crate) fn set(&self, row: &mut Vec<u8>, column: u16, raw: &[u8]) -> bool {
         let Some(place) = self.places.get(usize::from(column)) else { return false };
-        let (from, to) = match place.width {
+        let (from, bytes) = match place.width {
             0 => {
-                let (base, i) = (self.min_bytes(), place.at as usize);
-                let start = if i == 0 { 0 } else { self.end_offset(row, i - 1) };
-                (base + start, base + self.end_offset(row, i))
+                let (ends, i) = (row.get(self.head_bytes..).unwrap_or_default().as_chunks().0, place.at as usize);
+                let end = |i: usize| ends.get(i).map_or(0, |end| u32::from_le_bytes(*end) as usize);
+                let start = if i == 0 { 0 } else { end(i - 1) };
+                let Some(bytes) = end(i).checked_sub(start) else { return false };
+                (self.base + start, bytes)
             }
-            width => (place.at as usize, place.at as usize + usize::from(width)),
+            width if usize::from(width) == raw.len() => (place.at as usize, raw.len()),
+            _ => return false,
         };
-        if from > to || to > row.len() || (to - from != raw.len() && place.width != 0) {
-            return false;
+        let Some(old) = row.get_mut(from..).and_then(|rest| rest.get_mut(..bytes)) else { return false };
+        if bytes == raw.len() {
+            old.copy_from_slice(raw);
+        } else {
+            self.resize(row, place.at as usize, (from, from + bytes), raw.len());
+            row[from..from + raw.len()].copy_from_slice(raw);
         }
-        if to - from != raw.len() {
-            self.resize(row, place.at as usize, (from, to), raw.len());
-        }
-        row[from..from + raw.len()].copy_from_slice(raw);
         self.set_null(row, column, false);
         true
     }
+    #[inline]
     pub(crate) fn set_null(&self, row: &mut [u8], column: u16, null: bool) {
         if let Some(byte) = row.get_mut(NULLS_AT + usize::from(column) / 8) {
             let bit = 1 << (column % 8);

@@ -48,28 +48,39 @@ pub fn apply(schema: &TableSchema, old: &[u8], program: &[u8], out: &mut Vec<u8>
         if schema.primary_key.contains(&column) {
             return Err(ErrorCode::NotSupported); // a changed key is a delete and an insert; the client sends those
         }
-        if header[2] == SET {
-            if !layout.set(out, column, argument) {
-                return Err(ErrorCode::ProtocolViolation);
-            }
-            continue;
-        }
-        let definition = schema.columns.get(usize::from(column)).ok_or(ErrorCode::ProtocolViolation)?;
-        match header[2] {
-            SET_NULL if !definition.nullable => return Err(ErrorCode::NullNotAllowed),
-            SET_NULL => {
-                let zeros = [0u8; 16];
-                layout.set(out, column, &zeros[..definition.ty.fixed_bytes().unwrap_or(0)]);
-                layout.set_null(out, column, true);
-            }
-            ADD => add(layout, column, definition.ty, argument, out)?,
-            _ => return Err(ErrorCode::ProtocolViolation),
+        if header[2] != SET {
+            apply_other(schema, header[2], column, argument, out)?;
+        } else if !layout.set(out, column, argument) {
+            return Err(ErrorCode::ProtocolViolation);
         }
     }
     if out.len() > crate::limits::ROW_BYTES_MAX {
         return Err(ErrorCode::RowTooBig);
     }
     Ok(!layout.is_same(out, old))
+}
+
+#[inline(never)]
+fn apply_other(
+    schema: &TableSchema,
+    action: u8,
+    column: u16,
+    argument: &[u8],
+    out: &mut Vec<u8>,
+) -> Result<(), ErrorCode> {
+    let layout = schema.layout();
+    let definition = schema.columns.get(usize::from(column)).ok_or(ErrorCode::ProtocolViolation)?;
+    match action {
+        SET_NULL if !definition.nullable => return Err(ErrorCode::NullNotAllowed),
+        SET_NULL => {
+            let zeros = [0u8; 16];
+            layout.set(out, column, &zeros[..definition.ty.fixed_bytes().unwrap_or(0)]);
+            layout.set_null(out, column, true);
+        }
+        ADD => add(layout, column, definition.ty, argument, out)?,
+        _ => return Err(ErrorCode::ProtocolViolation),
+    }
+    Ok(())
 }
 
 fn add(layout: &RowLayout, column: u16, ty: ColumnType, argument: &[u8], out: &mut Vec<u8>) -> Result<(), ErrorCode> {

@@ -35,13 +35,12 @@ impl<'f> Ahead<'f> {
         let (fragment, hash) = self.lookups[number];
         (fragment, hash, self.rows[number])
     }
-    /// Starts fetching; a single lookup gains nothing and is left alone.
+    /// Starts fetching; for a single lookup there is nothing beside which that could be done.
     #[inline]
     pub fn fetch(&mut self) {
-        if self.count > 1 {
-            self.fetch_all();
-        } else {
-            self.rows[0] = None;
+        match self.lookups[..self.count] {
+            [(fragment, hash)] => self.rows[0] = fragment.and_then(|fragment| fragment.guess(hash)),
+            _ => self.fetch_all(),
         }
     }
     /// What each of the lookups names, perhaps, in their order.

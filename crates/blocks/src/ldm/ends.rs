@@ -440,7 +440,7 @@ fn end_row(
 ) {
     if let Ended::Committed(epoch) = how {
         let epochs = (epoch, epochs.horizon_of(epoch));
-        if fragment.end_locked(entry.row, Locks::sole(at), epochs, |writer| Transactions::slot_of(writer) == at) {
+        if fragment.end_locked(entry.row, at, epochs) {
             return;
         }
     }

@@ -12,7 +12,8 @@ use super::RowAt;
 
 pub const NONE: u32 = u32::MAX;
 /// Entries of a chunk.
-const CHUNK: usize = 1024;
+const CHUNK: usize = 1 << CHUNK_BITS;
+const CHUNK_BITS: u32 = 10;
 /// Empty chunks kept.
 const CHUNKS_KEPT: usize = 8;
 /// Most rows that the transactions of one LDM instance may hold locked at once: what an entry's number can name. Memory ends before.
@@ -72,15 +73,15 @@ pub struct Entries {
     chunks: Vec<Chunk>,
     free_chunks: Vec<u32>,
     with_room: Vec<u32>,
-    in_use: usize,
 }
 
 impl Entries {
     pub fn new(memory: Arc<MemoryManager>) -> Entries {
-        Entries { memory, chunks: Vec::new(), free_chunks: Vec::new(), with_room: Vec::new(), in_use: 0 }
+        Entries { memory, chunks: Vec::new(), free_chunks: Vec::new(), with_room: Vec::new() }
     }
+    /// Counts them chunk by chunk.
     pub fn in_use(&self) -> usize {
-        self.in_use
+        self.chunks.iter().map(|chunk| chunk.used as usize).sum()
     }
     #[inline]
     pub fn get(&self, i: u32) -> &Entry {
@@ -127,7 +128,7 @@ impl Entries {
 
     /// # Panics
     /// Where no room was reserved.
-    #[inline]
+    #[inline(always)]
     pub fn add(&mut self, entry: Entry) -> u32 {
         let number = *self.with_room.last().expect("an entry without reserved room");
         let chunk = &mut self.chunks[number as usize];
@@ -141,14 +142,13 @@ impl Entries {
             chunk.listed = NONE;
             self.with_room.pop();
         }
-        self.in_use += 1;
-        number * CHUNK as u32 + place
+        number << CHUNK_BITS | place
     }
 
     /// Frees an entry, and gives what it was.
     #[inline]
     pub fn take(&mut self, i: u32) -> Entry {
-        let (number, place) = (i / CHUNK as u32, i % CHUNK as u32);
+        let (number, place) = (i >> CHUNK_BITS, i % CHUNK as u32);
         let chunk = &mut self.chunks[number as usize];
         assert!(chunk.used > 0, "an entry is freed twice");
         let slot = &mut chunk.entries[place as usize];
@@ -156,7 +156,6 @@ impl Entries {
         slot.next = chunk.free;
         chunk.free = place;
         chunk.used -= 1;
-        self.in_use -= 1;
         if chunk.listed == NONE {
             chunk.listed = self.with_room.len() as u32;
             self.with_room.push(number);

@@ -11,8 +11,9 @@ use apus_signal::{
         ONE_PASS, PreparedRow, WRITES,
     },
     tc::{ALLOW_DUPLICATE, ALLOW_MISSING, NO_WAIT, Op, OpKind, OpResult, OpStatus, SKIP_LOCKED},
+    view::View,
 };
-use apus_storage::{Acquire, Change, LockMode, Locks, RowId};
+use apus_storage::{Acquire, Change, Fragment, Idle, LockMode, Locks, RowId};
 use apus_types::{
     Chain, ErrorCode, PartitionId, TableSchema, TransId,
     hash::hash_key,
@@ -24,7 +25,7 @@ use apus_types::{
 };
 
 use super::{
-    LocalDataManager, REPORT_WAIT_NS, RowAt, WAITING_MAX,
+    LocalDataManager, REPORT_WAIT_NS, RowAt, Scratch, WAITING_MAX,
     ahead::{AHEAD, Ahead, fetch_entries},
     claims::{LOOK_NS, NO_ROW},
     ends::{RowEnds, is_short},
@@ -236,7 +237,7 @@ impl LocalDataManager {
         Progress::Done
     }
 
-    /// Decodes the next operations, `most` at most and [`AHEAD`], and fetches what they will touch, if they are several.
+    /// Decodes the next operations, `most` at most and [`AHEAD`], and fetches what they will touch.
     fn look_ahead<'o>(&self, ops: &'o [u8], most: usize, coming: &mut [Option<Coming<'o>>; AHEAD]) {
         let mut reader = Reader::new(ops);
         for place in coming.iter_mut().take(most) {
@@ -245,22 +246,22 @@ impl LocalDataManager {
             let (secret, bytes) = (self.secret.of(op.key), before - reader.rest().len());
             *place = Some(Coming { op, secret, guess: None, bytes });
         }
-        if coming[1].is_some() {
-            let mut ahead = Ahead::default();
-            for Coming { op, secret, .. } in coming.iter().flatten() {
-                let table = self.tables.get(op.table);
-                ahead.push(table.and_then(|table| table.fragment(op.partition)), *secret);
-            }
-            ahead.fetch();
-            for (coming, row) in coming.iter_mut().flatten().zip(ahead.rows()) {
-                coming.guess = *row;
-            }
-            let makes_row = |coming: &Coming<'_>| {
-                coming.guess.is_none() && matches!(coming.op.kind, OpKind::Insert | OpKind::Write)
-            };
-            let made = coming.iter().flatten().enumerate().filter(|(_, coming)| makes_row(coming));
-            fetch_entries(made.filter_map(|(number, coming)| Some((ahead.get(number).0?, coming.op.key))));
+        let mut ahead = Ahead::default();
+        for Coming { op, secret, .. } in coming.iter().flatten() {
+            let table = self.tables.get(op.table);
+            ahead.push(table.and_then(|table| table.fragment(op.partition)), *secret);
         }
+        ahead.fetch();
+        for (coming, row) in coming.iter_mut().flatten().zip(ahead.rows()) {
+            coming.guess = *row;
+        }
+        if coming[1].is_none() {
+            return;
+        }
+        let makes_row =
+            |coming: &Coming<'_>| coming.guess.is_none() && matches!(coming.op.kind, OpKind::Insert | OpKind::Write);
+        let made = coming.iter().flatten().enumerate().filter(|(_, coming)| makes_row(coming));
+        fetch_entries(made.filter_map(|(number, coming)| Some((ahead.get(number).0?, coming.op.key))));
     }
 
     /// The chain that TC had in mind is still the partition's, or is what is left of it, and TC knew who has left. Locks for reading are at
@@ -288,7 +289,6 @@ impl LocalDataManager {
             OpResult { status: OpStatus::Done, row: &[] }.encode(&mut work.results);
             return Ok(Step::Done);
         }
-        let hash = hash_key(op.key);
         if self.tables.claims(op.partition).is_some() {
             self.tables.checked_for(op)?;
             if self.is_claimed(work.trans_at, op) {
@@ -296,11 +296,6 @@ impl LocalDataManager {
             }
         }
         let table = self.tables.checked_for(op)?;
-        if (table.schema.is_hidden_index() || table.schema.distributed_by_whole_key())
-            && self.view.partition_of(hash) != op.partition
-        {
-            return Err(ErrorCode::ProtocolViolation);
-        }
         if op.kind.is_write() && table.schema.durability == Durability::Disk {
             if !self.epochs.saves {
                 return Err(ErrorCode::NoDisk);
@@ -312,38 +307,70 @@ impl LocalDataManager {
         if inserts {
             table.schema.layout().check(op.value)?;
         }
-        let fragment = table.fragment_mut(op.partition).ok_or(ErrorCode::WrongView)?;
-        let row = match fragment.find_near(*guess, op.key, *secret) {
-            Some(row) => row,
-            None if inserts => fragment.insert_slot(op.key, *secret)?,
+        let (schema, fragment) = table.parts_mut(op.partition).ok_or(ErrorCode::WrongView)?;
+        let found = fragment.find_idle(*guess, op.key, *secret);
+        // A row that is there was made in the right partition, which is still that of its key if no bucket was ever moved.
+        let may_be_elsewhere = found.is_none() || !self.view.bucket_map.is_empty();
+        if may_be_elsewhere && is_elsewhere(schema, &self.view, op) {
+            return Err(ErrorCode::ProtocolViolation);
+        }
+        let found = match found {
+            Some(found) => found,
+            None if inserts => {
+                let row = fragment.insert_slot(op.key, *secret)?;
+                fragment.idle(row).ok_or(row)
+            }
             None => return missing(op, work),
         };
+        let row = found.map_or_else(|row| row, |idle| idle.row());
         let at = (op.table, op.partition, row);
         let exclusive = op.kind != OpKind::ReadShared && !planted(Bug::ExclusiveReadUnlocked);
-        let fresh = match exclusive && fragment.lock_idle(row, Locks::sole(work.trans_at)) {
-            true => true,
-            false => match self.lock_row(work, op, at)? {
-                Lock::Held(fresh) => fresh,
-                Lock::Else(step) => return Ok(step),
-            },
-        };
-        if fresh && !self.copy_jobs.is_empty() {
-            self.copy_before_use(at);
-        }
-        let outcome = match op.kind.is_write() {
-            true => self.write_row(work, op, hash, row, fresh),
-            false => self.read_row(work, op, row, fresh),
+        // A change locks such a row by itself.
+        let idle = found.ok().filter(|_| op.kind.is_write());
+        let (fresh, outcome) = if let Some(idle) = &idle
+            && self.copy_jobs.is_empty()
+        {
+            (true, write_row((schema, fragment), &mut self.scratch, work, op, Written::Idle(idle)))
+        } else {
+            let is_locked = idle.is_some() || (exclusive && fragment.lock_idle(row, Locks::sole(work.trans_at)));
+            let fresh = match is_locked {
+                true => true,
+                false => match self.lock_row(work, op, at)? {
+                    Lock::Held(fresh) => fresh,
+                    Lock::Else(step) => return Ok(step),
+                },
+            };
+            if fresh && !self.copy_jobs.is_empty() {
+                self.copy_before_use(at);
+            }
+            let outcome = match op.kind.is_write() {
+                true => self.write_found(work, op, idle.as_ref().map_or(Written::Locked(row, fresh), Written::Idle)),
+                false => self.read_row(work, op, row, fresh),
+            };
+            (fresh, outcome)
         };
         let keeps = matches!(outcome, Ok(Effect::Wrote(_) | Effect::Keep));
         let passed_on = fresh && self.tell_twins(work.trans_at, at, keeps) && !keeps;
         match outcome {
             Ok(Effect::Wrote(bytes)) => self.note_row(work, at, fresh, Some(bytes)),
-            Ok(Effect::Keep) if fresh => self.note_row(work, at, fresh, None),
+            Ok(Effect::Keep) if fresh => {
+                if idle.is_some() {
+                    self.lock_unchanged(work, at);
+                }
+                self.note_row(work, at, fresh, None);
+            }
             Ok(Effect::Keep) => {}
             Ok(Effect::Release) | Err(_) if fresh && !passed_on => self.release_row(at, work.trans_at, true),
             Ok(Effect::Release) | Err(_) => {}
         }
         outcome.map(|_| Step::Done)
+    }
+
+    /// Locks a row that was idle and that the operation has left as it is.
+    fn lock_unchanged(&mut self, work: &Work, at: RowAt) {
+        let fragment = self.tables.fragment_mut(at.0, at.1);
+        let locked = fragment.is_some_and(|fragment| fragment.lock_idle(at.2, Locks::sole(work.trans_at)));
+        assert!(locked, "row {at:?} was idle and has changed under an operation that changes nothing");
     }
 
     /// Locks a row that somebody has already, perhaps this transaction, or that is to be shared.
@@ -416,6 +443,7 @@ impl LocalDataManager {
     }
 
     /// Remembers a row that the transaction has locked or changed.
+    #[inline(always)]
     fn note_row(&mut self, work: &Work, at: RowAt, lock: bool, written: Option<usize>) {
         // A row locked just now has no earlier entry.
         let again = !lock && self.transactions.may_share(work.trans_at, work.chain, &self.view);
@@ -451,70 +479,9 @@ impl LocalDataManager {
     }
 
     /// Of a table and a definition that were checked.
-    fn write_row(
-        &mut self,
-        work: &mut Work,
-        op: &Op<'_>,
-        hash: u64,
-        row: RowId,
-        fresh: bool,
-    ) -> Result<Effect, ErrorCode> {
+    fn write_found(&mut self, work: &mut Work, op: &Op<'_>, row: Written<'_>) -> Result<Effect, ErrorCode> {
         let parts = self.tables.get_mut(op.table).and_then(|table| table.parts_mut(op.partition));
-        let (schema, fragment) = parts.ok_or(ErrorCode::Internal)?;
-        let image = &mut self.scratch.image;
-        let old = fragment.newest_locked(row, fresh);
-        let new: Option<&[u8]> = match (op.kind, old) {
-            (OpKind::Insert, Some(_)) if op.flags & ALLOW_DUPLICATE != 0 => {
-                OpResult { status: OpStatus::Duplicate, row: &[] }.encode(&mut work.results);
-                return Ok(Effect::Keep);
-            }
-            (OpKind::Insert, Some(_)) => return Err(ErrorCode::DuplicateKey),
-            (OpKind::Insert | OpKind::Write, _) => Some(op.value),
-            (_, None) => {
-                missing(op, work)?;
-                return Ok(Effect::Release);
-            }
-            (OpKind::Delete, Some(old)) if is_entry_of_other(schema, old, op.value) => {
-                missing(op, work)?;
-                return Ok(Effect::Release);
-            }
-            (OpKind::Delete, Some(_)) => None,
-            (_, Some(old)) => {
-                if !update::apply(schema, old, op.value, image)? {
-                    OpResult { status: OpStatus::Unchanged, row: &[] }.encode(&mut work.results);
-                    return Ok(Effect::Keep);
-                }
-                Some(image)
-            }
-        };
-        let rollback_to = (work.changes.len(), work.change_count);
-        let writer = Transactions::writer(work.trans_at, work.part);
-        // An update program leaves the primary key alone.
-        let change = Change { image: new, writer, fresh, keeps_key: op.kind == OpKind::Update };
-        let changed = match schema.indexes.is_empty() {
-            true => Ok(()),
-            false => unique_changes(schema, work, op.key, hash, old, new, &mut self.scratch.key),
-        };
-        let pushed = changed.and_then(|()| fragment.push(row, &change));
-        if let Err(code) = pushed {
-            work.changes.truncate(rollback_to.0);
-            work.change_count = rollback_to.1;
-            return Err(code);
-        }
-        if work.is_recorded && !(planted(Bug::BackupMissesDeletes) && new.is_none()) {
-            let prepared = PreparedRow {
-                partition: op.partition,
-                table: op.table,
-                schema_version: op.schema_version,
-                row: row.0,
-                key: op.key,
-                image: new,
-            };
-            prepared.encode(&mut work.rows);
-            work.row_count += 1;
-        }
-        OpResult { status: OpStatus::Done, row: &[] }.encode(&mut work.results);
-        Ok(Effect::Wrote(new.map_or(0, <[u8]>::len)))
+        write_row(parts.ok_or(ErrorCode::Internal)?, &mut self.scratch, work, op, row)
     }
 
     fn conclude(&mut self, mut work: Box<Work>, progress: Progress, ctx: &mut Context<'_>) {
@@ -676,6 +643,82 @@ impl LocalDataManager {
     }
 }
 
+/// A row that is to be changed: idle, or locked, and whether just now.
+#[derive(Clone, Copy)]
+enum Written<'i> {
+    Idle(&'i Idle),
+    Locked(RowId, bool),
+}
+
+fn write_row(
+    (schema, fragment): (&TableSchema, &mut Fragment),
+    scratch: &mut Scratch,
+    work: &mut Work,
+    op: &Op<'_>,
+    at: Written<'_>,
+) -> Result<Effect, ErrorCode> {
+    let image = &mut scratch.image;
+    let (row, old, fresh) = match at {
+        Written::Idle(idle) => (idle.row(), fragment.image_of(idle), true),
+        Written::Locked(row, fresh) => (row, fragment.newest_locked(row, fresh), fresh),
+    };
+    let new: Option<&[u8]> = match (op.kind, old) {
+        (OpKind::Insert, Some(_)) if op.flags & ALLOW_DUPLICATE != 0 => {
+            OpResult { status: OpStatus::Duplicate, row: &[] }.encode(&mut work.results);
+            return Ok(Effect::Keep);
+        }
+        (OpKind::Insert, Some(_)) => return Err(ErrorCode::DuplicateKey),
+        (OpKind::Insert | OpKind::Write, _) => Some(op.value),
+        (_, None) => {
+            missing(op, work)?;
+            return Ok(Effect::Release);
+        }
+        (OpKind::Delete, Some(old)) if is_entry_of_other(schema, old, op.value) => {
+            missing(op, work)?;
+            return Ok(Effect::Release);
+        }
+        (OpKind::Delete, Some(_)) => None,
+        (_, Some(old)) => {
+            if !update::apply(schema, old, op.value, image)? {
+                OpResult { status: OpStatus::Unchanged, row: &[] }.encode(&mut work.results);
+                return Ok(Effect::Keep);
+            }
+            Some(image)
+        }
+    };
+    let rollback_to = (work.changes.len(), work.change_count);
+    let writer = Transactions::writer(work.trans_at, work.part);
+    // An update program leaves the primary key alone.
+    let change = Change { image: new, writer, fresh, keeps_key: op.kind == OpKind::Update };
+    let changed = match schema.indexes.is_empty() {
+        true => Ok(()),
+        false => unique_changes(schema, work, op.key, old, new, &mut scratch.key),
+    };
+    let pushed = changed.and_then(|()| match at {
+        Written::Idle(idle) => fragment.push_idle(idle, &change),
+        Written::Locked(row, _) => fragment.push(row, &change),
+    });
+    if let Err(code) = pushed {
+        work.changes.truncate(rollback_to.0);
+        work.change_count = rollback_to.1;
+        return Err(code);
+    }
+    if work.is_recorded && !(planted(Bug::BackupMissesDeletes) && new.is_none()) {
+        let prepared = PreparedRow {
+            partition: op.partition,
+            table: op.table,
+            schema_version: op.schema_version,
+            row: row.0,
+            key: op.key,
+            image: new,
+        };
+        prepared.encode(&mut work.rows);
+        work.row_count += 1;
+    }
+    OpResult { status: OpStatus::Done, row: &[] }.encode(&mut work.results);
+    Ok(Effect::Wrote(new.map_or(0, <[u8]>::len)))
+}
+
 /// What an operation did to its row's lock.
 #[derive(Clone, Copy)]
 enum Effect {
@@ -732,6 +775,12 @@ impl Work {
     }
 }
 
+/// The operation names another partition than its key does.
+fn is_elsewhere(schema: &TableSchema, view: &View, op: &Op<'_>) -> bool {
+    let is_by_key = schema.is_hidden_index() || schema.distributed_by_whole_key();
+    is_by_key && view.partition_of(hash_key(op.key)) != op.partition
+}
+
 fn has(req: &LdmBatchReq<'_>, which: impl Fn(OpKind) -> bool) -> bool {
     let mut reader = Reader::new(req.ops);
     (0..req.count).any(|_| Op::decode(&mut reader).is_ok_and(|op| which(op.kind)))
@@ -756,7 +805,6 @@ fn unique_changes(
     schema: &TableSchema,
     work: &mut Work,
     primary_key: &[u8],
-    hash: u64,
     old: Option<&[u8]>,
     new: Option<&[u8]>,
     scratch: &mut Vec<u8>,
@@ -768,8 +816,7 @@ fn unique_changes(
         {
             continue;
         }
-        let distribution_hash =
-            if schema.distributed_by_whole_key() { hash } else { key::distribution_hash(schema, primary_key) };
+        let distribution_hash = key::distribution_hash(schema, primary_key);
         let ends: [Option<usize>; 2] = {
             scratch.clear();
             let mut end_of = |image: Option<&[u8]>| -> Result<Option<usize>, ErrorCode> {

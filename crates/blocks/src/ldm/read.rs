@@ -69,17 +69,17 @@ impl LocalDataManager {
             }
             let (fragment, hash, guess) = ahead.get(number % AHEAD);
             let fragment = fragment.ok_or(ErrorCode::WrongView)?;
-            let Some(row) = fragment.find_near(guess, key, hash) else {
-                ReadConf::push_missing(answer, ReadStatus::NotFound);
-                continue;
-            };
             let at_latest = req.snapshot == Epoch(0);
-            if let Some((since, image)) = fragment.settled(row)
+            if let Some((since, image)) = guess.and_then(|row| fragment.settled_at(row, key))
                 && (at_latest || since <= req.snapshot)
             {
                 push_image(answer, table, image, projection.as_deref());
                 continue;
             }
+            let Some(row) = fragment.find_near(guess, key, hash) else {
+                ReadConf::push_missing(answer, ReadStatus::NotFound);
+                continue;
+            };
             let standing = fragment.writer(row).map_or(Standing::Open, |writer| self.transactions.standing(writer));
             let is_incomplete =
                 fragment.incomplete(row) > 0 || matches!(standing, Standing::Between | Standing::Decided);

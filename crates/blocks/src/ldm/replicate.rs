@@ -77,15 +77,13 @@ impl LocalDataManager {
             for (place, row) in coming.iter_mut().zip(rows.by_ref()) {
                 *place = Some(row?);
             }
-            if req.count > 1 {
-                self.fetch_rows(&coming);
-            }
-            for row in coming.iter().flatten() {
+            let hashes = if req.count > 1 { self.fetch_rows(&coming) } else { [None; AHEAD] };
+            for (row, hash) in coming.iter().flatten().zip(hashes) {
                 left -= 1;
                 let refusal = if ctx.fault("ldm.refuse_prepare") { Some(ErrorCode::OutOfMemory) } else { disk_refusal };
                 let prepared = match refusal {
                     Some(code) => Err(code),
-                    None => self.prepare_row(at, number_of_part, req, row, ctx),
+                    None => self.prepare_row((at, number_of_part), req, row, hash, ctx),
                 };
                 if let Err(code) = prepared {
                     ctx.probe("ldm: backup refuses a row");
@@ -165,8 +163,9 @@ impl LocalDataManager {
         }
     }
 
-    /// Fetches ahead what the next rows will touch: slots, then versions, or the places in the hash index of rows to be made.
-    fn fetch_rows(&self, rows: &[Option<PreparedRow<'_>>; AHEAD]) {
+    /// Fetches ahead what the next rows will touch: slots, then versions, or the places in the hash index of rows to be made, whose hashes are known then.
+    fn fetch_rows(&self, rows: &[Option<PreparedRow<'_>>; AHEAD]) -> [Option<u64>; AHEAD] {
+        let mut hashes = [None; AHEAD];
         let mut fragments: [Option<&Fragment>; AHEAD] = [None; AHEAD];
         for (place, row) in fragments.iter_mut().zip(rows.iter().flatten()) {
             *place = self.tables.get(row.table).and_then(|table| table.fragment(row.partition));
@@ -174,15 +173,19 @@ impl LocalDataManager {
                 fragment.prefetch_row(RowId(row.row));
             }
         }
-        for (place, row) in fragments.iter_mut().zip(rows.iter().flatten()) {
+        for ((place, row), hash) in fragments.iter_mut().zip(rows.iter().flatten()).zip(&mut hashes) {
             let Some(fragment) = place else { continue };
-            match fragment.prefetch_used(RowId(row.row)) {
-                true => *place = None,
-                false => _ = fragment.prefetch(self.secret.of(row.key)),
+            if fragment.prefetch_used(RowId(row.row)) {
+                *place = None;
+                continue;
             }
+            let of_key = self.secret.of(row.key);
+            fragment.prefetch(of_key);
+            *hash = Some(of_key);
         }
         let made = fragments.into_iter().zip(rows.iter().flatten());
         fetch_entries(made.filter_map(|(fragment, row)| Some((fragment?, row.key))));
+        hashes
     }
 
     fn send_commit_back(&mut self, trans: TransId, chain: Chain, tc: BlockRef, epoch: Epoch, ctx: &mut Context<'_>) {
@@ -194,38 +197,42 @@ impl LocalDataManager {
 
     fn prepare_row(
         &mut self,
-        at: u32,
-        part: u32,
+        (at, part): (u32, u32),
         req: &LdmPrepareReq<'_>,
         row: &PreparedRow<'_>,
+        hash: Option<u64>,
         ctx: &mut Context<'_>,
     ) -> Result<(), ErrorCode> {
-        if self.tables.get(row.table).is_none() {
+        let Some(table) = self.tables.get_mut(row.table) else {
             // Before its primary has heard that it is dropped.
             return if self.tables.is_dropped(row.table) { Ok(()) } else { Err(ErrorCode::TableNotFound) };
-        }
+        };
         // By whichever definition its primary took it: the row says itself with which columns it was written.
-        let table = self.tables.get_mut(row.table).ok_or(ErrorCode::TableNotFound)?;
         if let Some(image) = row.image {
             table.schema.layout().check(image)?;
         }
-        let fragment = match table.fragment(row.partition) {
-            Some(_) => table.fragment_mut(row.partition).ok_or(ErrorCode::Internal)?,
-            None => table.make_fragment(row.partition, &self.memory, self.secret)?,
-        };
+        if table.fragment(row.partition).is_none() {
+            table.make_fragment(row.partition, &self.memory, self.secret)?;
+        }
+        let fragment = table.fragment_mut(row.partition).ok_or(ErrorCode::Internal)?;
         let slot = RowId(row.row);
         let place = (row.table, row.partition, slot);
-        if !fragment.holds(slot, row.key) {
-            if row.image.is_none() {
-                return Ok(()); // a recovering node has not got the row yet: nothing to delete
+        let mut idle = fragment.idle_at(slot, row.key);
+        if idle.is_none() {
+            if !fragment.holds(slot, row.key) {
+                if row.image.is_none() {
+                    return Ok(()); // a recovering node has not got the row yet: nothing to delete
+                }
+                let (transactions, granted) = (&self.transactions, &mut self.granted);
+                let mut ends = RowEnds { locks: &mut self.locks, transactions, epochs: &mut self.epochs, granted };
+                let given_up = self.base.is_some().then_some(&mut self.emptied);
+                let hash = hash.unwrap_or_else(|| self.secret.of(row.key));
+                ends.insert_at(fragment, place, (row.key, hash), given_up, ctx)?;
             }
-            let (transactions, granted) = (&self.transactions, &mut self.granted);
-            let mut ends = RowEnds { locks: &mut self.locks, transactions, epochs: &mut self.epochs, granted };
-            let given_up = self.base.is_some().then_some(&mut self.emptied);
-            ends.insert_at(fragment, place, (row.key, self.secret.of(row.key)), given_up, ctx)?;
+            idle = fragment.idle(slot);
         }
         let (mut fresh, mut untouched) = (true, true);
-        if !fragment.lock_idle(slot, Locks::sole(at)) {
+        if idle.is_none() {
             untouched = fragment.lock_word_of(slot) == 0;
             if Locks::is_contended(fragment.lock_word_of(slot), at) {
                 let (transactions, granted) = (&self.transactions, &mut self.granted);
@@ -243,7 +250,11 @@ impl LocalDataManager {
         let writer = Transactions::writer(at, part);
         let reserved = self.transactions.reserve(at, u64::MAX);
         let change = Change { image: row.image, writer, fresh, keeps_key: false };
-        if let Err(code) = reserved.and_then(|()| fragment.push(slot, &change)) {
+        let pushed = reserved.and_then(|()| match &idle {
+            Some(idle) => fragment.push_idle(idle, &change),
+            None => fragment.push(slot, &change),
+        });
+        if let Err(code) = pushed {
             if fresh {
                 self.release_row(place, at, true);
             }

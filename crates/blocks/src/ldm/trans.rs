@@ -468,7 +468,7 @@ impl Transactions {
         trans.parts.iter().any(|p| p.chain != chain && (trans.born != view.generation || !is_of_view(p.chain)))
     }
 
-    /// How pending versions name their writer.
+    /// How pending versions name their writer: the slot is the owner of the lock.
     pub fn writer(at: u32, part: u32) -> u64 {
         u64::from(at) << 32 | u64::from(part)
     }

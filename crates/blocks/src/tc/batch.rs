@@ -8,8 +8,8 @@ use apus_signal::{
     codec::Put,
     ldm::{COMMITTED, DISK_TABLE, INDEX_WORK, IndexChange, LdmBatchConf, LdmBatchRef, LdmBatchReq, ONE_PASS, WRITES},
     tc::{
-        ALLOW_MISSING, COMMIT, DURABLE, DURABLE_IF_SAVED, Op, OpKind, OpResult, RequestRef, START, TcBatchConf,
-        TcBatchReq,
+        ALLOW_MISSING, COMMIT, DURABLE, DURABLE_IF_SAVED, Op, OpKind, OpResult, RESULT_BYTES_MIN, RequestRef, START,
+        TcBatchConf, TcBatchReq,
     },
 };
 use apus_types::{
@@ -28,10 +28,11 @@ use super::{
 /// A batch refused for its view is sent again after this time at the latest.
 const RETRY_NS: u64 = 10_000_000;
 
-/// Where an operation of a batch goes, and how many bytes of the batch end with it.
+/// Where operations that follow each other go, how many they are, and how many bytes of the batch end with them.
 struct Route {
     chain: Chain,
     instance: u8,
+    count: u16,
     end: usize,
 }
 
@@ -219,7 +220,14 @@ impl TransactionCoordinator {
             let op = Op::decode(&mut reader)?;
             writes |= op.kind.is_write();
             let (chain, instance) = (self.view.chain(op.partition), self.view.instance(op.partition));
-            routes.push(Route { chain, instance, end: req.ops.len() - reader.rest().len() });
+            let end = req.ops.len() - reader.rest().len();
+            match routes.last_mut() {
+                Some(last) if (last.chain, last.instance) == (chain, instance) => {
+                    last.count += 1;
+                    last.end = end;
+                }
+                _ => routes.push(Route { chain, instance, count: 1, end }),
+            }
         }
         Ok(writes)
     }
@@ -227,24 +235,14 @@ impl TransactionCoordinator {
     /// Sorts the operations, of which the routes are known, into one part per participant; order within a part is the client's.
     fn split(&mut self, at: u32, req: &TcBatchReq<'_>) {
         let trans = self.transactions.get_mut(at);
-        // Operations that follow each other to one place are copied together.
-        let (mut place, mut copied, mut end, mut current) = (None, 0, 0, 0);
-        for (number, route) in (0..).zip(&self.scratch.routes) {
-            if place != Some((route.chain, route.instance)) {
-                if end > copied {
-                    trans.request.subs[current].ops.extend_from_slice(&req.ops[copied..end]);
-                    copied = end;
-                }
-                place = Some((route.chain, route.instance));
-                current = trans.sub_for(route.chain, route.instance);
-            }
-            let sub = &mut trans.request.subs[current];
-            sub.origin.push((number, IndexNo(0)));
-            sub.count += 1;
-            end = route.end;
-        }
-        if end > copied {
-            trans.request.subs[current].ops.extend_from_slice(&req.ops[copied..end]);
+        let (mut number, mut begin) = (0, 0);
+        for Route { chain, instance, count, end } in &self.scratch.routes {
+            let sub = trans.sub_for(*chain, *instance);
+            let sub = &mut trans.request.subs[sub];
+            sub.ops.extend_from_slice(&req.ops[begin..*end]);
+            sub.origin.extend((number..number + count).map(|number| (number, IndexNo(0))));
+            sub.count += count;
+            (number, begin) = (number + count, *end);
         }
         let trans = self.transactions.get(at);
         let parts: usize = trans.subs().iter().map(|s| usize::from(s.count)).sum();
@@ -575,14 +573,20 @@ impl TransactionCoordinator {
             let Some(((at, next), sub)) = parts.find(|((_, next), sub)| has_it(*next, sub, op)) else { break };
             // Results that follow each other in the part are copied together.
             let rest = sub.results.get(*at..).unwrap_or(&[]);
-            let (mut reader, mut taken) = (Reader::new(rest), 0);
+            let (mut reader, first) = (Reader::new(rest), *next);
             while has_it(*next, sub, op) {
                 (*next, op) = (*next + 1, op + 1);
-                if OpResult::decode(&mut reader).is_err() {
-                    break;
-                }
-                taken = rest.len() - reader.rest().len();
             }
+            // Those without a row all have the same length.
+            let taken = match sub.results.len() == sub.origin.len() * RESULT_BYTES_MIN {
+                true => (*next - first) * RESULT_BYTES_MIN,
+                false => {
+                    for _ in first..*next {
+                        OpResult::decode(&mut reader).ok();
+                    }
+                    rest.len() - reader.rest().len()
+                }
+            };
             results.extend_from_slice(&rest[..taken]);
             *at += taken;
         }

@@ -47,6 +47,9 @@ impl Fragment {
             return (0..self.indexes.len()).fold(0, |bits, i| bits | 1 << i);
         };
         let mut changed = 0;
+        if !self.has_others {
+            return changed;
+        }
         for (i, index) in self.indexes.iter().enumerate() {
             let is_changed = || {
                 let columns = self.schema.index_columns(index.no);
@@ -167,6 +170,7 @@ impl Fragment {
         if self.indexes.iter().all(|i| i.no != index) {
             let tree = if index.0 == 0 { BTree::without_keys() } else { BTree::new() };
             self.indexes.push(Index { no: index, tree, accounted: 0 });
+            self.has_others |= index.0 != 0;
         }
     }
 
@@ -200,6 +204,7 @@ impl Fragment {
     pub fn drop_index(&mut self, index: IndexNo) {
         if let Some(i) = self.indexes.iter().position(|i| i.no == index) {
             let index = self.indexes.swap_remove(i);
+            self.has_others = self.indexes.iter().any(|index| index.no.0 != 0);
             self.memory.unaccount(Region::Index, index.accounted);
         }
     }

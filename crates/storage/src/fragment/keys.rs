@@ -31,7 +31,8 @@ impl Part {
         if self.width != 0 {
             return image.get(at..at + usize::from(self.width)).unwrap_or_default();
         }
-        let length = image.get(at..).and_then(<[u8]>::first_chunk).map_or(0, |length| u32::from_le_bytes(*length));
+        let length =
+            image.get(at..at + 4).and_then(<[u8]>::first_chunk).map_or(0, |length| u32::from_le_bytes(*length));
         let from = usize::from(self.bytes_at);
         image.get(from..from + length as usize).unwrap_or_default()
     }
@@ -132,13 +133,18 @@ impl Keys {
     }
 
     /// Whether [`Keys::make`] gives this key: of an image from which it makes the right one.
-    #[inline]
+    #[inline(always)]
     pub fn is_made(&self, schema: &TableSchema, image: &[u8], key: &[u8]) -> bool {
-        let layout = schema.layout();
+        match self {
+            Keys::Part(part) => part.strip(schema.layout(), image, key).is_some_and(<[u8]>::is_empty),
+            _ => self.is_made_else(schema.layout(), image, key),
+        }
+    }
+    fn is_made_else(&self, layout: &RowLayout, image: &[u8], key: &[u8]) -> bool {
         let parts = match self {
             Keys::Stored => return false,
             Keys::Column(column) => return layout.raw(image, *column) == key,
-            Keys::Part(part) => return part.strip(layout, image, key).is_some_and(<[u8]>::is_empty),
+            Keys::Part(part) => std::slice::from_ref(part),
             Keys::Parts(parts) => parts,
         };
         let mut rest = key;
@@ -163,7 +169,7 @@ impl Keys {
     }
 
     /// Whether the image gives the key that another one gives.
-    #[inline]
+    #[inline(always)]
     pub fn agree(&self, schema: &TableSchema, image: &[u8], other: &[u8]) -> bool {
         let layout = schema.layout();
         match self {

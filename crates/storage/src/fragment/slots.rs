@@ -7,7 +7,7 @@
 //! **8 bytes.** A slot has the name of a record. The record is the row's newest version, or, of a row that has none (it is being inserted, or was
 //! deleted and is still locked), a *bare* one that is there for its key. The lock word, the count of changes that are not complete and the place in a list of kept rows are nothing
 //! for most rows at most times. A row that has one of them is *active*: they are in an entry of a table beside the slots, the name of the record with them, and the slot
-//! names the entry. A row becomes active with its first lock, and is looked at when something of it ends ([`Slots::settle`]). The table has an entry for each lock and each kept version at
+//! names the entry. A lock that is a change needs none (module `idle`). A row is looked at when something of it ends ([`Slots::settle`]). The table has an entry for each lock and each kept version at
 //! most, which were paid for with memory before, so it is never refused any.
 //!
 //! Free slots are found in a tree of bitmaps: a bit of a level says whether its word in the level below has a bit set. A slot that no row has may still
@@ -189,6 +189,12 @@ impl Slots {
     pub fn place(&self, row: RowId) -> &u64 {
         self.slot(row)
     }
+    /// The same, of a number that may be of no slot.
+    #[inline]
+    pub fn place_at(&self, row: RowId) -> Option<&u64> {
+        let chunk = self.chunks.get(row.0 as usize / CHUNK)?.as_deref()?;
+        Some(&chunk[row.0 as usize % CHUNK])
+    }
     #[inline]
     fn active(&self, row: RowId) -> Option<&Active> {
         let word = *self.slot(row);
@@ -199,14 +205,18 @@ impl Slots {
     fn active_mut(&mut self, row: RowId, memory: &MemoryManager) -> &mut Active {
         let word = *self.slot(row);
         let entry = match word & ACTIVE {
-            0 => {
-                let entry = self.actives.add(Active { record: word, ..IDLE }, memory);
-                *self.slot_mut(row) = ACTIVE | u64::from(entry);
-                entry
-            }
+            0 => self.activate(row, 0, memory),
             _ => word as u32,
         };
         self.actives.get_mut(entry)
+    }
+    /// Makes an entry for a row that has none, with this lock.
+    pub fn activate(&mut self, row: RowId, lock: u32, memory: &MemoryManager) -> u32 {
+        let slot = *self.slot(row);
+        assert!(slot & ACTIVE == 0, "row {row:?} has an entry and gets another one");
+        let entry = self.actives.add(Active { record: slot, lock, ..IDLE }, memory);
+        *self.slot_mut(row) = ACTIVE | u64::from(entry);
+        entry
     }
     /// The row has nothing any more that an entry is for, perhaps. What is left of a row that has none: its record.
     #[inline]
@@ -222,17 +232,6 @@ impl Slots {
         *self.slot_mut(row) = entry.record;
         self.actives.remove(word as u32, memory);
         Some(Name(entry.record))
-    }
-    /// Locks a row that has nothing yet that an entry is for. `false`: it has, and nothing changes.
-    #[inline]
-    pub fn lock_idle(&mut self, row: RowId, lock: u32, memory: &MemoryManager) -> bool {
-        let word = *self.slot(row);
-        if word & ACTIVE != 0 {
-            return false;
-        }
-        let entry = self.actives.add(Active { record: word, lock, ..IDLE }, memory);
-        *self.slot_mut(row) = ACTIVE | u64::from(entry);
-        true
     }
     /// The entry and the record of a row that has this lock and nothing else that an entry is for.
     #[inline]
@@ -269,11 +268,20 @@ impl Slots {
         let word = *self.slot(row);
         (word & ACTIVE == 0).then_some(Name(word))
     }
+    /// The same, of a number that may be of no slot.
+    #[inline]
+    pub fn idle_at(&self, row: RowId) -> Option<Name> {
+        let word = *self.place_at(row)?;
+        (word & ACTIVE == 0).then_some(Name(word))
+    }
     /// What the slot says, of a number that may be of no slot.
     #[inline]
     pub fn name_at(&self, row: RowId) -> Name {
-        let is_there = self.chunks.get(row.0 as usize / CHUNK).is_some_and(Option::is_some);
-        Name(if is_there { self.record(row) } else { 0 })
+        match self.place_at(row) {
+            None => Name(0),
+            Some(&word) if word & ACTIVE == 0 => Name(word),
+            Some(&word) => Name(self.actives.get(word as u32).record),
+        }
     }
     #[inline]
     fn set_record(&mut self, row: RowId, record: u64) {
@@ -291,6 +299,13 @@ impl Slots {
     #[inline]
     pub fn holder(&self, row: RowId) -> RecRef {
         self.name(row).holder()
+    }
+    /// The row was found with the record `before` and without an entry, and has this one now.
+    #[inline(always)]
+    pub fn replace_head(&mut self, row: RowId, before: RecRef, head: RecRef) {
+        let slot = self.slot_mut(row);
+        assert!(*slot == before.0, "row {row:?} is not any more as it was found");
+        *slot = head.0;
     }
     #[inline]
     pub fn set_head(&mut self, row: RowId, head: RecRef) {

@@ -13,6 +13,7 @@ use apus_types::Epoch;
 
 use super::{Fragment, RowId};
 use crate::{
+    lock::Locks,
     record::{Header, RecRef, SAME_ENTRIES, TOMBSTONE},
     trail::Point,
 };
@@ -120,28 +121,28 @@ impl Fragment {
         }
     }
 
-    /// Ends a row that is locked by this word and of which nothing else is remembered, where that is simple: what its holder has changed is
-    /// committed, the version below goes, and so does the lock. `is_holder` is asked for the writer of the change. `false`: nothing has
-    /// happened, and there is more to do ([`Fragment::commit`], [`Fragment::reclaim`]).
+    /// Ends a row that this owner has locked alone and of which nothing else is remembered, where that is simple: what the owner has changed is
+    /// committed, the version below it goes, and so does the lock. `false`: nothing has happened, and there is more to do
+    /// ([`Fragment::commit`], [`Fragment::reclaim`]).
     ///
     /// # Panics
-    /// If another than the holder has changed the row.
+    /// If another than the owner has changed the row.
     #[inline]
-    pub fn end_locked(
-        &mut self,
-        row: RowId,
-        lock: u32,
-        (epoch, horizon): (Epoch, Epoch),
-        is_holder: impl Fn(u64) -> bool,
-    ) -> bool {
-        let Some((entry, name)) = self.slots.locked_only(row, lock) else { return false };
-        let head = name.head();
+    pub fn end_locked(&mut self, row: RowId, owner: u32, (epoch, horizon): (Epoch, Epoch)) -> bool {
+        let (entry, head) = match self.slots.idle(row) {
+            Some(name) => (None, name.head()),
+            None => match self.slots.locked_only(row, Locks::sole(owner)) {
+                Some((entry, name)) => (Some(entry), name.head()),
+                None => return false,
+            },
+        };
         if head.is_none() {
             return false;
         }
         let header = self.records.header(head);
         if header.is_pending() {
-            assert!(is_holder(header.stamp), "row {row:?} is locked by {lock:x} and changed by {:x}", header.stamp);
+            let writer = Locks::owner_of(header.stamp);
+            assert!(writer == owner, "row {row:?} is locked by {owner} and changed by {writer}");
             if epoch > horizon {
                 return false;
             }
@@ -156,12 +157,16 @@ impl Fragment {
             self.trail.mark(Point::Commit);
             self.slots.note_changed(row, epoch);
             self.records.settle(head, epoch, 0, RecRef::NONE);
+        } else if entry.is_none() {
+            return false;
         }
-        self.slots.unlock_only(row, entry, head, &self.memory);
+        if let Some(entry) = entry {
+            self.slots.unlock_only(row, entry, head, &self.memory);
+        }
         true
     }
     /// Takes out a row of which nothing is left but a delete, if it is above one version.
-    fn end_deleted(&mut self, row: RowId, entry: u32, (head, epoch): (RecRef, Epoch), below: RecRef) -> bool {
+    fn end_deleted(&mut self, row: RowId, entry: Option<u32>, (head, epoch): (RecRef, Epoch), below: RecRef) -> bool {
         if below.is_none() {
             return false;
         }
@@ -177,7 +182,9 @@ impl Fragment {
         (0..self.indexes.len()).for_each(|index| self.remove_entry_of(index, row, &image));
         self.image = image;
         self.records.free(below);
-        self.slots.unlock_only(row, entry, head, &self.memory);
+        if let Some(entry) = entry {
+            self.slots.unlock_only(row, entry, head, &self.memory);
+        }
         self.remove_row(row);
         true
     }
