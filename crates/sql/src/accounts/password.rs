@@ -51,7 +51,7 @@ pub fn parse_native(text: &str) -> Option<Secret> {
         return Some(Secret::Empty);
     }
     let digits = text.strip_prefix('*').filter(|d| d.len() == 40 && d.bytes().all(|b| b.is_ascii_hexdigit()))?;
-    let bytes = crate::parse::digest::from_hex(digits.as_bytes());
+    let bytes = crate::parse::digest::literal::from_hex(digits.as_bytes());
     bytes.try_into().ok().map(Secret::Native)
 }
 

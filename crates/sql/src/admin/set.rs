@@ -326,7 +326,7 @@ fn has_subquery(text: &str) -> bool {
 /// A text that is one expression.
 pub(crate) fn expression(text: &str) -> Result<sqlparser::ast::Expr> {
     use sqlparser::ast::{SelectItem, SetExpr, Statement};
-    let Statement::Query(query) = plan::parse(&format!("SELECT {text}"))? else {
+    let Statement::Query(query) = plan::syntax::parse(&format!("SELECT {text}"))? else {
         return Err(errors::syntax(text));
     };
     let SetExpr::Select(select) = *query.body else { return Err(errors::syntax(text)) };

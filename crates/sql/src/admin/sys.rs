@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use apus_types::TableSchema;
 
 use super::{
-    information_schema::statistics_rows,
+    information_schema::constraints::statistics_rows,
     performance_schema::filled_by,
     processlist::{self, Process},
 };

@@ -185,7 +185,7 @@ impl View {
     }
     /// Its SELECT.
     pub fn query(&self) -> Result<Rc<ast::Query>> {
-        let parsed = self.query.get_or_init(|| match plan::parse(&self.definition.text) {
+        let parsed = self.query.get_or_init(|| match plan::syntax::parse(&self.definition.text) {
             Ok(Statement::Query(query)) => Some(query.into()),
             _ => None,
         });

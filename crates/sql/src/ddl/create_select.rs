@@ -24,7 +24,7 @@ use apus_types::{Column, ErrorCode, TableSchema, Value, key, schema::DefaultValu
 
 use super::{
     create_view, default_dates,
-    statement::{self, Definitions},
+    statement::{self, definitions::Definitions},
 };
 use crate::{
     catalog::{Catalog, Table, copies},
@@ -33,10 +33,10 @@ use crate::{
     parse::token::{Name, Token, Tokens},
     plan::{
         Insert, Plan, Select,
-        dml::{OnDuplicate, Source, texts_as_bytes},
+        dml::insert::{OnDuplicate, Source, texts_as_bytes},
         rules,
     },
-    session::{Fail, Scratch, Session, engine::SqlEngine},
+    session::{Fail, Session, buffers::Scratch, engine::SqlEngine},
     variables::NO_LIMIT,
 };
 

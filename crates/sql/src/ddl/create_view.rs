@@ -281,7 +281,7 @@ fn planned(planner: &Planner<'_>, statement: &Statement) -> Result<Select> {
 }
 
 fn made(session: &mut Session, catalog: &Catalog, clause: &ViewClause, name: &TableName) -> Result<(Made, Needs)> {
-    let statement = plan::parse(&clause.text)?;
+    let statement = plan::syntax::parse(&clause.text)?;
     let Statement::Query(query) = &statement else { return Err(errors::syntax(&clause.text)) };
     let mut planner = Planner::new(catalog, &session.env, &clause.text, Vec::new());
     planner.views.notes = Some(Default::default());
@@ -321,7 +321,7 @@ fn made(session: &mut Session, catalog: &Catalog, clause: &ViewClause, name: &Ta
         session.warn("Note", e.errno, e.message);
     }
     // What is kept must mean what was said.
-    let again = plan::parse(&written.out)?;
+    let again = plan::syntax::parse(&written.out)?;
     let again = planned(&Planner::new(catalog, &session.env, &written.out, Vec::new()), &again)?;
     if again.outputs.len() != select.outputs.len() {
         return Err(errors::internal("the text of a view means something else"));
@@ -402,7 +402,7 @@ fn is_updatable(catalog: &Catalog, database: &str, body: &SetExpr) -> bool {
 /// # Errors
 /// 1356 where they are gone.
 pub fn columns_now(session: &Session, catalog: &Catalog, view: &View) -> Result<Table> {
-    let of = |text: &str| planned(&Planner::new(catalog, &session.env, text, Vec::new()), &plan::parse(text)?);
+    let of = |text: &str| planned(&Planner::new(catalog, &session.env, text, Vec::new()), &plan::syntax::parse(text)?);
     let all = format!("SELECT * FROM {}.{}", view_text::quoted(view.database()), view_text::quoted(view.name()));
     let mut select = of(&all)?;
     if !view.definition.is_merged() {

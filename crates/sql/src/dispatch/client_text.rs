@@ -11,9 +11,13 @@ use crate::{
         digest::{Digest, Form, has_statement, without_end},
         token::is_query,
     },
-    plan::{self, Plan, cache::key_of, dml::Source, text::is_typed_by_values},
+    plan::{self, Plan, cache::key_of, dml::insert::Source, text::is_typed_by_values},
     server::{Output, PreparedInfo},
-    session::{KeptPlan, Prepared, Session, engine::SqlEngine},
+    session::{
+        Session,
+        engine::SqlEngine,
+        prepared::{KeptPlan, Prepared},
+    },
     wire::{
         ColumnDef,
         characters::{self, Spoken},
@@ -165,7 +169,7 @@ impl SqlEngine {
                 return Err(errors::not_preparable());
             }
         } else if plain.parameters > 0 && !begins_with(&plain.text, "call") {
-            plan::parse(&String::from_utf8_lossy(&plain.text))?; // what is no statement at all is a syntax error
+            plan::syntax::parse(&String::from_utf8_lossy(&plain.text))?; // what is no statement at all is a syntax error
             return Err(errors::not_preparable());
         }
         let id = session.next_statement;

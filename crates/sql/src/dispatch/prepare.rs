@@ -11,7 +11,7 @@ use crate::{
         token::{Token, Tokens},
     },
     server::{Engine, Output},
-    session::{Scratch, Session, engine::SqlEngine},
+    session::{Session, buffers::Scratch, engine::SqlEngine},
     value::datum::Datum,
     wire::SqlError,
 };

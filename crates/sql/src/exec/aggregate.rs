@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use super::sink::push_order_keys;
 use crate::{
     errors::{self, Result},
-    expr::{ArithOp, Context, Env, Expr, Kind, eval, json, result_cells},
+    expr::{ArithOp, Context, Env, Expr, Kind, eval::arithmetic, json, result_cells},
     full_text::{Search, query::Mode},
     plan::bind::{Aggregate, AggregateKind},
     spill::byte_strings::{Pairs, StringSet},
@@ -90,7 +90,7 @@ impl Accumulator {
                 Some(Datum::Decimal { unscaled: sum, scale }) if let Some(added) = plain_sum(*sum, *scale, value) => {
                     *sum = added;
                 }
-                Some(sum) => *sum = eval::arith(ArithOp::Add, sum, &addend(value))?,
+                Some(sum) => *sum = arithmetic::arith(ArithOp::Add, sum, &addend(value))?,
                 None => self.value = Some(addend(value)),
             },
             AggregateKind::Min | AggregateKind::Max => {
@@ -137,7 +137,7 @@ impl Accumulator {
         }
         self.count -= 1;
         self.value = match &self.value {
-            Some(sum) if self.count > 0 => Some(eval::arith(ArithOp::Sub, sum, &addend(&value))?),
+            Some(sum) if self.count > 0 => Some(arithmetic::arith(ArithOp::Sub, sum, &addend(&value))?),
             _ => None,
         };
         Ok(())
@@ -170,7 +170,7 @@ impl Accumulator {
             AggregateKind::Count | AggregateKind::CountRows => Datum::Int(self.count as i64),
             AggregateKind::Sum => self.value.unwrap_or(Datum::Null),
             AggregateKind::Avg => match self.value {
-                Some(sum) => eval::arith(ArithOp::Div, &sum, &Datum::Int(self.count as i64))?,
+                Some(sum) => arithmetic::arith(ArithOp::Div, &sum, &Datum::Int(self.count as i64))?,
                 None => Datum::Null,
             },
             AggregateKind::Min | AggregateKind::Max => self.value.unwrap_or(Datum::Null),
@@ -215,7 +215,7 @@ impl Rest {
                 self.moments = (next, squares + (x - mean) * (x - next));
             }
             AggregateKind::BitAnd | AggregateKind::BitOr | AggregateKind::BitXor => {
-                let bits = value.number().map_or(0, eval::to_bits);
+                let bits = value.number().map_or(0, arithmetic::to_bits);
                 let so_far = self.bits.unwrap_or(no_bits(a.function));
                 self.bits = Some(match a.function {
                     AggregateKind::BitAnd => so_far & bits,

@@ -28,17 +28,17 @@ use crate::{
     errors,
     expr::{
         Expr,
-        assign::{self, KeyValue},
+        assign::index_key::{self, KeyValue},
     },
     plan::{
         Select, access,
         change::{Fate, Locked, Target},
     },
     program::trigger::Event,
-    session::{Done, Scratch, Session},
+    session::{Done, Session, buffers::Scratch},
     spill::byte_strings::{StringSet, Strings},
     value::{datum::Datum, zone::Zone},
-    variables::Isolation,
+    variables::isolation::Isolation,
 };
 
 /// Runs of the query until it names locked rows only; others change what it finds faster than it locks.
@@ -113,8 +113,8 @@ fn name(target: &Target, row: &[Datum<'_>], zone: Zone, held: &mut Held) -> erro
     let (number, _) = held.keys.insert_with(|key| {
         for (&column, value) in schema.primary_key.iter().zip(values) {
             let ty = schema.columns[usize::from(column)].ty;
-            match assign::key_value(ty, value.borrowed(), zone) {
-                KeyValue::Exact(value) => access::encode(schema, column, &value, key)?,
+            match index_key::key_value(ty, value.borrowed(), zone) {
+                KeyValue::Exact(value) => access::binding::encode(schema, column, &value, key)?,
                 _ => return Err(errors::internal("a key that is none")),
             }
         }

@@ -18,13 +18,13 @@ use crate::{
     expr::without_row,
     plan::{
         Insert,
-        dml::{OnDuplicate, Source},
+        dml::insert::{OnDuplicate, Source},
     },
     program::{
-        function::unanswered,
+        function::calls::unanswered,
         trigger::{Event, fire::Rows},
     },
-    session::{Done, Fail, Scratch, Session, rollback_to},
+    session::{Done, Fail, Session, buffers::Scratch, rollback_to},
     spill::byte_strings,
     value::datum::Datum,
     wire::SqlError,

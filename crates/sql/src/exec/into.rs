@@ -8,7 +8,7 @@ use crate::{
         Select,
         into::{Goal, Into},
     },
-    session::{Done, Fail, Scratch, Session},
+    session::{Done, Fail, Session, buffers::Scratch},
     value::datum::Datum,
 };
 use apus_types::ErrorCode;

@@ -13,7 +13,7 @@ use apus_types::{Epoch, RowLayout, key};
 
 use super::{
     Cluster, execute, next_savepoint,
-    read::{Seen, Source},
+    read::{Seen, source::Source},
     reader,
     sink::{self, push_order_keys},
 };
@@ -25,7 +25,7 @@ use crate::{
         access::{Access, Path},
         select::{Lock, OrderKey},
     },
-    session::{Done, Scratch, Session},
+    session::{Done, Session, buffers::Scratch},
     value::datum::Datum,
 };
 

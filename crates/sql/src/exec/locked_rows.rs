@@ -4,7 +4,7 @@ use apus_types::{ErrorCode, TableSchema, update};
 
 use super::{lock::OWN_AT_ONCE, next_savepoint};
 use crate::{
-    session::{Scratch, Session},
+    session::{Session, buffers::Scratch},
     spill::byte_strings::Pairs,
 };
 

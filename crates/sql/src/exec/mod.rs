@@ -36,7 +36,7 @@ use apus_types::{TableSchema, TransId};
 use crate::{
     catalog::{Catalog, Table, auto_increment::AutoIncrement},
     errors,
-    program::function::unanswered,
+    program::function::calls::unanswered,
     session::{Done, Fail, Session, engine::SqlEngine, serializable_reads::Reads},
 };
 

@@ -18,13 +18,13 @@ use crate::{
     },
     plan::{
         Insert,
-        dml::{OnDuplicate, Source},
+        dml::insert::{OnDuplicate, Source},
     },
     program::trigger::{
         Event,
         fire::{Fired, Rows},
     },
-    session::{Done, Fail, Scratch, Session},
+    session::{Done, Fail, Session, buffers::Scratch},
     spill::byte_strings::Strings,
     value::{
         datum::{Datum, recycle},

@@ -11,7 +11,7 @@ use crate::{
     errors::Result,
     expr::{Context, eval},
     plan::rules::{Check, Rules, failures},
-    session::{Done, Scratch, Session},
+    session::{Done, Session, buffers::Scratch},
     wire::SqlError,
 };
 

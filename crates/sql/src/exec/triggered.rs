@@ -11,12 +11,12 @@ use crate::{
     catalog::{Table, foreign_key::Rules},
     errors,
     expr::assign::{self, Assign},
-    plan::{Insert, dml::OnDuplicate, updatable_view::RowCheck},
+    plan::{Insert, dml::insert::OnDuplicate, updatable_view::RowCheck},
     program::trigger::{
         Event,
         fire::{Fired, Rows},
     },
-    session::{Done, Scratch, Session},
+    session::{Done, Session, buffers::Scratch},
     value::{datum::Datum, enum_set},
 };
 use std::rc::Rc;

@@ -79,7 +79,7 @@ pub struct Env {
     /// Calls of GET_LOCK and its kin in the statement under way.
     pub lock_calls: RefCell<Calls>,
     /// Calls of stored functions in the statement under way.
-    pub stored: RefCell<function::Calls>,
+    pub stored: RefCell<function::calls::Calls>,
     /// What EXPLAIN ANALYZE counts of the statement.
     counts: RefCell<Option<probe::Counts>>,
     /// Variables of a procedure that the statement which is planned may name.
@@ -100,7 +100,7 @@ pub struct OfStatement {
     deadline: Option<Instant>,
     sleep_seconds: f64,
     lock_calls: Calls,
-    stored: function::Calls,
+    stored: function::calls::Calls,
     begun_file: Option<Begun>,
 }
 

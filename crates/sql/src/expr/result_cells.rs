@@ -11,7 +11,7 @@ use crate::{
     catalog::full_text,
     expr,
     value::{bits, datum::Datum, decimal, enum_set, json::compare, number_format::Face, zone::Zone},
-    wire::{ColumnDef, ColumnType, ResultWriter, column_flag, result::DECIMALS_NOT_FIXED},
+    wire::{ColumnDef, ColumnType, ResultWriter, column_flag, result::column::DECIMALS_NOT_FIXED},
 };
 
 /// The type that a client is told, its length and its digits behind the point.

@@ -1,6 +1,9 @@
 //! Tokens of the statements that the query parser is not asked about: definitions, SET, SHOW, transactions.
 
-use super::{charset::Characters, digest};
+use super::{
+    charset::Characters,
+    digest::{self, literal},
+};
 use crate::{
     errors::{self, Result},
     wire::SqlError,
@@ -61,7 +64,7 @@ impl Tokens {
                     list.push(if b == b'`' {
                         Token::Quoted(String::from_utf8_lossy(raw).replace("``", "`"))
                     } else {
-                        Token::Text(text(digest::unescape(raw, b, true)))
+                        Token::Text(text(literal::unescape(raw, b, true)))
                     });
                     at += 1;
                 }

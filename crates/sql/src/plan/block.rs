@@ -10,7 +10,7 @@ use super::{
     Planner, Unplanned, access,
     from::{Item, Level, Origin},
     pushed_group::PushedGroup,
-    scope::{Frame, Scope},
+    scope::{Scope, frames::Frame},
     select::{Group, Lock, OrderKey, Output, Select},
 };
 use crate::{catalog::Table, errors, expr::Expr};

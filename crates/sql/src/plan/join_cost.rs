@@ -150,8 +150,8 @@ impl Lowering<'_, '_> {
                     });
                     let leads = c.slot == first + column && needs & 1 << at == 0;
                     if leads
-                        && access::fits(c.ty, *collation)
-                        && access::is_key(c.ty, &value, &self.planner.param_kinds)
+                        && access::choice::fits(c.ty, *collation)
+                        && access::choice::is_key(c.ty, &value, &self.planner.param_kinds)
                     {
                         part.push((needs, (needs != 0).then_some(number)));
                     }

@@ -10,7 +10,7 @@ use sqlparser::ast::{self, JsonTableColumn, JsonTableColumnErrorHandling};
 
 use super::{
     Planner, Unplanned,
-    derived::{is_correlated, row_of_values},
+    derived::{is_correlated, set_operation::row_of_values},
     query::{Body, Derived},
     scope::Scope,
 };

@@ -32,6 +32,7 @@ pub mod scope;
 pub mod select;
 mod semi_join;
 pub mod shape;
+pub mod syntax;
 pub(crate) mod text;
 pub mod traits;
 mod union_type;
@@ -49,24 +50,17 @@ use crate::{
     errors::{self, Result},
     expr::{Expr, Kind, coercion, env::Env},
     monitor::status::Counter,
-    parse::{dialect, nesting, token},
     program::function::Stored,
     session::authorize,
-    variables::NO_LIMIT,
 };
 use std::{
-    borrow::Cow,
     cell::{Cell, RefCell},
     rc::Rc,
 };
 
-use sqlparser::{
-    ast::{self, SetExpr, Statement},
-    dialect::MySqlDialect,
-    parser::Parser,
-};
+use sqlparser::ast::{self, Statement};
 
-pub use dml::{Delete, Insert, Update};
+pub use dml::{Delete, Update, insert::Insert};
 pub use select::Select;
 
 #[derive(Debug)]
@@ -86,7 +80,7 @@ impl Plan {
     pub fn counter(&self) -> Counter {
         match self {
             Plan::Select(_) | Plan::Into(_) => Counter::Select,
-            Plan::Insert(p) if matches!(p.on_duplicate, dml::OnDuplicate::Replace) => Counter::Replace,
+            Plan::Insert(p) if matches!(p.on_duplicate, dml::insert::OnDuplicate::Replace) => Counter::Replace,
             Plan::Insert(_) => Counter::Insert,
             Plan::Change(p) if p.is_update => Counter::Update,
             Plan::Update(_) => Counter::Update,
@@ -100,8 +94,8 @@ impl Plan {
             Plan::Into(into) => (None, &into.query.reads),
             Plan::Insert(insert) => {
                 let read = match &insert.source {
-                    dml::Source::Select(select) => select.reads.as_slice(),
-                    dml::Source::Values(_) => &[],
+                    dml::insert::Source::Select(select) => select.reads.as_slice(),
+                    dml::insert::Source::Values(_) => &[],
                 };
                 (Some(&insert.table), read)
             }
@@ -183,8 +177,8 @@ impl Plan {
             Plan::Into(into) => Some(&into.query),
             Plan::Change(change) => Some(&change.query),
             Plan::Insert(insert) => match &insert.source {
-                dml::Source::Select(select) => Some(select),
-                dml::Source::Values(_) => None,
+                dml::insert::Source::Select(select) => Some(select),
+                dml::insert::Source::Values(_) => None,
             },
             Plan::Update(_) | Plan::Delete(_) => None,
         }
@@ -227,9 +221,9 @@ pub struct Planner<'a> {
     /// Placeholders stand for literals of the text; where one decides the shape of the plan it cannot be cached.
     pub from_digest: bool,
     /// The query blocks under construction.
-    pub frames: scope::Frames,
+    pub frames: scope::frames::Frames,
     /// Common table expressions in view.
-    pub common: RefCell<Vec<derived::Common>>,
+    pub common: RefCell<Vec<derived::common_tables::Common>>,
     /// Of the next block only whether it has rows is asked.
     pub shapeless: Cell<bool>,
     /// Parameters or variables decide the types of a block's columns, or what can be looked up by keys.
@@ -260,132 +254,6 @@ impl From<crate::wire::SqlError> for Unplanned {
     }
 }
 
-/// Deepest nesting that the parser follows.
-const PARSER_DEPTH: usize = 100;
-
-/// `LOCK IN SHARE MODE` at the end of a normal form, which the parser does not know, as `FOR SHARE`. A string literal cannot be
-/// meant: it would end in its quote.
-fn for_share(text: &str) -> Cow<'_, str> {
-    let mut words = text.rsplitn(5, ' ');
-    let tail = ["mode", "share", "in", "lock"];
-    let matches = tail.iter().all(|want| words.next().is_some_and(|word| word.eq_ignore_ascii_case(want)));
-    match words.next() {
-        Some(head) if matches => Cow::Owned(format!("{head} FOR SHARE")),
-        _ => Cow::Borrowed(text),
-    }
-}
-
-/// `a MOD b`, which the parser does not know, as `a % b`. MOD is a reserved word: outside of quotes, without a parenthesis
-/// behind it, it is the operator.
-fn modulo(text: Cow<'_, str>) -> Cow<'_, str> {
-    let bytes = text.as_bytes();
-    let mut quote = None;
-    let mut found = Vec::new();
-    let mut at = 0;
-    while let Some(&b) = bytes.get(at) {
-        match (b, quote) {
-            (b'\\', Some(b'\'' | b'"')) => at += 1,
-            (b, Some(q)) if b == q => quote = None,
-            (b'\'' | b'"' | b'`', None) => quote = Some(b),
-            (b' ', None)
-                if bytes.get(at + 1..at + 5).is_some_and(|w| w.eq_ignore_ascii_case(b"mod "))
-                    && bytes.get(at + 5) != Some(&b'(') =>
-            {
-                found.push(at + 1);
-            }
-            _ => {}
-        }
-        at += 1;
-    }
-    if found.is_empty() {
-        return text;
-    }
-    let mut out = text.into_owned();
-    for at in found.into_iter().rev() {
-        out.replace_range(at..at + 3, "%");
-    }
-    Cow::Owned(out)
-}
-
-/// `UPDATE a, b SET`, which the parser does not know, as a CROSS JOIN; not beside NATURAL and USING, for which a comma is more.
-fn listed(text: Cow<'_, str>) -> Cow<'_, str> {
-    if !text.get(..7).is_some_and(|t| t.eq_ignore_ascii_case("update ")) {
-        return text;
-    }
-    let bytes = text.as_bytes();
-    let (mut commas, mut depth, mut at) = (Vec::new(), 0usize, 7);
-    while let Some(&b) = bytes.get(at) {
-        let begin = at;
-        at += 1;
-        match b {
-            b'\'' | b'"' | b'`' => at = token::behind_quoted(bytes, begin),
-            b'(' => depth += 1,
-            b')' => depth = depth.saturating_sub(1),
-            b',' if depth == 0 => commas.push(begin),
-            b if token::is_word(b) => {
-                while bytes.get(at).is_some_and(|b| token::is_word(*b)) {
-                    at += 1;
-                }
-                let is = |word: &str| word.eq_ignore_ascii_case(&text[begin..at]);
-                if depth == 0 && is("set") {
-                    break;
-                }
-                if is("natural") || is("using") {
-                    return text;
-                }
-            }
-            _ => {}
-        }
-    }
-    if commas.is_empty() {
-        return text;
-    }
-    let mut out = text.into_owned();
-    for at in commas.into_iter().rev() {
-        out.replace_range(at..at + 1, " CROSS JOIN ");
-    }
-    Cow::Owned(out)
-}
-
-/// A text as the parser gets it.
-pub fn prepared(text: &str) -> Cow<'_, str> {
-    into::tables(listed(modulo(for_share(text))))
-}
-
-/// Parses one query or row-changing statement.
-pub fn parse(text: &str) -> Result<Statement> {
-    nesting::check(text)?;
-    let prepared = prepared(text);
-    let dialect = dialect::ApusDialect(MySqlDialect {});
-    let statements = Parser::new(&dialect)
-        .with_recursion_limit(PARSER_DEPTH)
-        .try_with_sql(&prepared)
-        .and_then(|mut p| p.parse_statements())
-        .map_err(|e| errors::syntax_message(&e.to_string()))?;
-    match <[Statement; 1]>::try_from(statements) {
-        Ok([one]) => Ok(one),
-        Err(_) => Err(errors::syntax(text)),
-    }
-}
-
-/// A statement whose outermost SELECT names no limit, with this one.
-pub fn limited(mut statement: Statement, limit: u64) -> Statement {
-    if limit == NO_LIMIT {
-        return statement;
-    }
-    let Statement::Query(outermost) = &mut statement else { return statement };
-    let mut query = &mut **outermost;
-    while query.limit_clause.is_none() && query.order_by.is_none() && matches!(&*query.body, SetExpr::Query(_)) {
-        let SetExpr::Query(inner) = &mut *query.body else { break };
-        query = inner;
-    }
-    query.limit_clause.get_or_insert_with(|| {
-        let number = ast::Value::Number(limit.to_string(), false).into();
-        ast::LimitClause::LimitOffset { limit: Some(ast::Expr::Value(number)), offset: None, limit_by: Vec::new() }
-    });
-    statement
-}
-
 impl<'a> Planner<'a> {
     pub fn new(catalog: &'a Catalog, env: &'a Env, text: &'a str, param_kinds: Vec<Kind>) -> Planner<'a> {
         coercion::connect(&env.variables);
@@ -412,9 +280,9 @@ impl<'a> Planner<'a> {
             hints,
         }
     }
-    /// The path to rows of a table; see [`access::choose`].
+    /// The path to rows of a table; see [`access::choice::choose`].
     fn choose(&self, table: &Table, condition: Option<Expr>, order: &[u16], uses: Option<&Uses>) -> access::Access {
-        let mut access = access::choose(table, condition, order, &self.param_kinds, uses);
+        let mut access = access::choice::choose(table, condition, order, &self.param_kinds, uses);
         let known = self.catalog.statistics.of(table);
         access.part = known.map(|known| access.rest.as_ref().map_or(1.0, |e| cost::part(e, &known, None)));
         self.wait_for_literals(access.waits_for_literals);

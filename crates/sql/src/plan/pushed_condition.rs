@@ -14,7 +14,11 @@ use apus_types::{
     schema::TableSchema,
 };
 
-use super::access::{BoundPath, Interval, Limit, alternatives_of, bind_range, bind_union};
+use super::access::{
+    Interval, Limit,
+    binding::{BoundPath, bind_range, bind_union},
+    choice::alternatives_of,
+};
 use crate::{
     errors::Result,
     expr::{CompareOp, Context, Expr, Func},

@@ -18,9 +18,9 @@ pub fn plan_digest(catalog: &Catalog, env: &Env, digest: &Digest) -> Result<Cach
     let text = String::from_utf8_lossy(&digest.text);
     let (text, hints) = without_hints(&text, digest.syntax.ansi_quotes);
     let Ok((text, found)) = plan::into::split(&text, env.variables.syntax) else { return Ok(Cached::Structural) };
-    let Ok(statement) = plan::parse(&text) else { return Ok(Cached::Structural) };
+    let Ok(statement) = plan::syntax::parse(&text) else { return Ok(Cached::Structural) };
     let planner = Planner { from_digest: true, hints, ..Planner::new(catalog, env, &text, Vec::new()) };
-    match planner.plan(&plan::limited(statement, env.variables.select_limit)) {
+    match planner.plan(&plan::syntax::limited(statement, env.variables.select_limit)) {
         Ok(plan) => match plan::into::wrap(plan, found) {
             Ok(plan) => Ok(Cached::Plan(Rc::new(plan))),
             Err(_) => Ok(Cached::Structural),
@@ -46,7 +46,7 @@ pub fn plan_limited(catalog: &Catalog, env: &Env, text: &str, param_kinds: Vec<K
     let (text, hints) = without_hints(text, env.variables.syntax.ansi_quotes);
     let (text, found) = plan::into::split(&text, env.variables.syntax)?;
     plan::into::check_file(env, found.as_ref())?;
-    let statement: Statement = plan::limited(plan::parse(&text)?, limit);
+    let statement: Statement = plan::syntax::limited(plan::syntax::parse(&text)?, limit);
     let planner = Planner { hints, ..Planner::new(catalog, env, &text, param_kinds) };
     let plan = planner.plan(&statement).map_err(|e| match e {
         Unplanned::Error(e) => e,

@@ -8,7 +8,7 @@ use super::{
     Planner, Unplanned,
     bind::Builder,
     block::all_of,
-    dml::OnDuplicate,
+    dml::insert::OnDuplicate,
     from::{Item, Level, Origin},
     rules,
     scope::{COMPUTED, Merged, Scope, Visible},

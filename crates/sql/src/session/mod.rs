@@ -4,199 +4,52 @@ pub(crate) mod account_limits;
 pub(crate) mod account_store;
 pub(crate) mod authorize;
 pub mod branch;
+pub mod buffers;
 pub(crate) mod characteristics;
 pub mod engine;
 pub mod locked_rows;
 pub(crate) mod parameters;
+pub mod prepared;
 pub(crate) mod read_locks;
 pub mod serializable_reads;
 pub(crate) mod system_rows;
 pub mod table_locks;
 pub(crate) mod tracking;
 pub mod user_lock;
+pub mod warnings;
 
 use std::{collections::BTreeMap, rc::Rc};
 
-use apus_client::{ClientError, KeyList, OpBatch, Results, Rows, Snapshot, Transaction};
+use apus_client::{ClientError, Snapshot, Transaction};
 use apus_types::{Epoch, TableId};
 
 use self::{
     account_limits::Watch,
     branch::{Branch, Lost},
+    buffers::Scratch,
     locked_rows::OwnRows,
+    prepared::Prepared,
     read_locks::ReadLock,
     serializable_reads::Reads,
     table_locks::{LockTables, Uses},
     user_lock::Held,
+    warnings::{Signalled, Warning},
 };
 use crate::{
     catalog::Catalog,
-    errors::{self, Result, WARNINGS_MAX, cut},
-    expr::env::{Env, OfStatement, Told},
+    errors::{self, Result},
+    expr::env::{Env, OfStatement},
     monitor::digests::Place,
-    parse::digest::{Digest, Syntax},
-    plan::{Plan, access::BoundPath, hint::Hinted},
+    plan::{Plan, hint::Hinted},
     program::{
-        routine::{Kind, Routine, code::Item, failures},
+        routine::{Kind, Routine, failures},
         trigger::{self, Trigger},
     },
     server::Output,
-    spill::byte_strings::{Pairs, StringSet, Strings},
     value::datum::Datum,
-    variables::Isolation,
-    wire::{
-        SqlError,
-        characters::{Spoken, SpokenCollation},
-    },
+    variables::isolation::Isolation,
+    wire::SqlError,
 };
-
-/// The level of what ended a statement, or would have.
-pub const ERROR: &str = "Error";
-
-#[derive(Clone, PartialEq, Debug)]
-pub struct Warning {
-    /// `Note`, `Warning` or [`ERROR`].
-    pub level: &'static str,
-    pub code: u16,
-    pub state: [u8; 5],
-    pub message: String,
-    /// SIGNAL made it: what else it told.
-    pub signalled: Option<Rc<Items>>,
-}
-
-/// Items of a condition, with their texts.
-pub type Items = Vec<(Item, String)>;
-
-/// An error that SIGNAL made.
-pub struct Signalled {
-    pub error: SqlError,
-    pub items: Rc<Items>,
-    /// RESIGNAL made it: what was told before stays.
-    pub again: bool,
-}
-
-impl Warning {
-    /// As the error that it would be.
-    pub fn error(&self) -> SqlError {
-        SqlError::new(self.code, &self.state, self.message.clone())
-    }
-}
-
-/// Warnings of rows that are sent many at a time, brought into the order of the rows.
-#[derive(Default)]
-pub struct Warned {
-    /// The row, and the order within it.
-    list: Vec<((usize, u8), SqlError)>,
-    /// As many more are kept.
-    room: usize,
-    left_out: u64,
-}
-
-impl Warned {
-    pub fn clear(&mut self) {
-        self.list.clear();
-        self.left_out = 0;
-        self.begin_phase();
-    }
-    /// What is pushed from now on comes in the order of its rows: the first [`WARNINGS_MAX`] of it are those that may be shown.
-    pub fn begin_phase(&mut self) {
-        self.room = WARNINGS_MAX;
-    }
-    pub fn push(&mut self, place: (usize, u8), e: SqlError) {
-        match self.room.checked_sub(1) {
-            Some(room) => {
-                self.room = room;
-                self.list.push((place, e));
-            }
-            None => self.left_out += 1,
-        }
-    }
-    /// Hands all to the session.
-    pub fn tell(&mut self, session: &mut Session) {
-        self.list.sort_by_key(|(place, _)| *place);
-        self.list.drain(..).for_each(|(_, e)| session.warn_error(&e));
-        session.unlisted_warnings += std::mem::take(&mut self.left_out);
-    }
-}
-
-/// Buffers of a statement's execution; they keep their memory.
-#[derive(Default)]
-pub struct Scratch {
-    pub digest: Digest,
-    pub values: Vec<Datum<'static>>,
-    pub ops: OpBatch,
-    pub results: Results,
-    pub rows: Rows,
-    pub keys: KeyList,
-    pub bound: BoundPath,
-    pub program: Vec<u8>,
-    pub row: Vec<u8>,
-    pub key: Vec<u8>,
-    pub sink: SinkBuffers,
-    /// Primary keys of rows to lock, by their sort keys.
-    pub candidates: Pairs,
-    /// Locked rows by their primary keys.
-    pub locked: Pairs,
-    /// Primary keys of rows that a LIMIT has counted.
-    pub done: StringSet,
-    /// New rows of INSERT and UPDATE.
-    pub images: Strings,
-    /// Values of the row that is made.
-    pub cells: Vec<Datum<'static>>,
-    /// For each row of an INSERT its value of AUTO_INCREMENT, if it was generated; else 0.
-    pub generated: Vec<u64>,
-    /// For each row of an INSERT its number in the statement.
-    pub row_numbers: Vec<usize>,
-    /// What strict mode would have refused of the row that is made.
-    pub refused: Vec<SqlError>,
-    /// What is to be warned of the rows of an INSERT.
-    pub warned: Warned,
-    /// Keys of the rows of a batch.
-    pub batch_keys: StringSet,
-    pub info: String,
-}
-
-pub struct Prepared {
-    pub sql: Vec<u8>,
-    /// By which `sql` is read, whatever the session's is now.
-    pub syntax: Syntax,
-    pub parameters: usize,
-    /// By which it is counted.
-    pub digest: Option<Place>,
-    /// Where hints stand in `sql`.
-    pub hints: Vec<usize>,
-    pub plan: Option<KeptPlan>,
-    /// Parameters decide the types of result columns: planned at each execution.
-    pub typed_by_params: bool,
-}
-
-/// A statement's plan, good while the dictionary has this version, or its tables are the same, and the rest is.
-#[derive(Debug)]
-pub struct KeptPlan {
-    pub version: u64,
-    pub database: Option<String>,
-    pub select_limit: u64,
-    /// Of its literals and parameters.
-    spoken: (Spoken, SpokenCollation),
-    pub plan: Rc<Plan>,
-}
-
-impl KeptPlan {
-    pub fn new(plan: Plan, catalog: &Catalog, env: &Env) -> KeptPlan {
-        let (database, select_limit) = (env.database.clone(), env.variables.select_limit);
-        KeptPlan { version: catalog.version, database, select_limit, spoken: spoken(env), plan: Rc::new(plan) }
-    }
-    pub fn is_of(&self, catalog: &Catalog, env: &Env) -> bool {
-        (self.version == catalog.version || self.plan.is_of(catalog))
-            && self.database == env.database
-            && self.select_limit == env.variables.select_limit
-            && self.spoken == spoken(env)
-    }
-}
-
-fn spoken(env: &Env) -> (Spoken, SpokenCollation) {
-    env.variables.spoken()
-}
 
 pub struct Session {
     pub env: Env,
@@ -241,7 +94,7 @@ pub struct Session {
     pub savepoint: u32,
     pub named: Vec<(String, u32)>,
     pub warnings: Vec<Warning>,
-    /// Warnings of the statement beyond [`WARNINGS_MAX`], which are counted only.
+    /// Warnings of the statement beyond [`WARNINGS_MAX`](crate::errors::WARNINGS_MAX), which are counted only.
     pub unlisted_warnings: u64,
     /// The warnings are those of the command under way, not of one before.
     pub has_own_warnings: bool,
@@ -352,11 +205,6 @@ impl Called {
 }
 
 impl Session {
-    pub fn take_scratch(&mut self) -> Box<Scratch> {
-        let mut scratch = self.scratch.take().unwrap_or_default();
-        scratch.ops.hold_constraints();
-        scratch
-    }
     /// Whether statements belong to a transaction that someone else ends.
     pub fn in_transaction(&self) -> bool {
         self.explicit
@@ -383,67 +231,6 @@ impl Session {
         use crate::wire::status;
         let active = self.explicit || self.branch.is_some() || self.transaction.is_some() && !self.calls_own;
         u16::from(active) * status::IN_TRANS + u16::from(self.env.variables.autocommit) * status::AUTOCOMMIT
-    }
-    pub fn warn(&mut self, level: &'static str, code: u16, message: impl Into<String>) {
-        self.tell(level, &SqlError::new(code, b"HY000", message));
-    }
-    pub fn warn_error(&mut self, e: &SqlError) {
-        self.tell("Warning", e);
-    }
-    /// What expressions have said of values that were stored.
-    pub fn tell_remarks(&mut self) {
-        self.env.take_remarks().iter().for_each(|(level, e)| self.tell(level, e));
-    }
-    /// An error that its statement tells, and does not end with.
-    pub fn fail_quietly(&mut self, e: &SqlError) {
-        self.tell(ERROR, e);
-    }
-    fn tell(&mut self, level: &'static str, e: &SqlError) {
-        if self.warnings.len() < self.env.variables.max_error_count {
-            let message = cut(e.message.clone());
-            self.warnings.push(Warning { level, code: e.errno, state: e.sqlstate, message, signalled: None });
-        } else {
-            self.unlisted_warnings += 1;
-        }
-    }
-    /// A statement begins that has warnings of its own.
-    pub fn clear_warnings(&mut self) {
-        if !self.has_own_warnings {
-            self.env.told_before = Told { errors: self.errors_given(), warnings: self.warnings_given() };
-            self.has_own_warnings = true;
-        }
-        self.warnings.clear();
-        self.unlisted_warnings = 0;
-    }
-    /// A step of a program begins that is no statement, and has warnings of its own.
-    pub fn begin_step(&mut self) {
-        self.clear_warnings();
-        self.keep_warnings();
-    }
-    /// A command failed: what was told of it stays, and the error is told with it.
-    pub fn note_failure(&mut self, e: &SqlError) {
-        if !self.has_own_warnings {
-            self.clear_warnings();
-        }
-        self.has_own_warnings = false;
-        self.tell(ERROR, e);
-        self.env.row_count = -1;
-    }
-    /// A command ended well: its warnings are there for the next.
-    pub fn keep_warnings(&mut self) {
-        self.has_own_warnings = false;
-    }
-    /// Errors of the statement.
-    pub fn errors_given(&self) -> u64 {
-        self.warnings.iter().filter(|w| w.level == ERROR).count() as u64
-    }
-    /// All warnings of the statement.
-    pub fn warnings_given(&self) -> u64 {
-        self.warnings.len() as u64 + self.unlisted_warnings
-    }
-    /// As many of them as the protocol can tell.
-    pub fn warning_count(&self) -> u16 {
-        u16::try_from(self.warnings_given()).unwrap_or(u16::MAX)
     }
     /// The transaction is gone, by its end or by the cluster.
     pub fn forget_transaction(&mut self) {
@@ -586,26 +373,4 @@ pub async fn rollback_to(session: &mut Session, savepoint: u32) -> std::result::
     transaction.rollback_to(savepoint).await?;
     session.own.rolled_back_to(savepoint);
     Ok(())
-}
-
-/// Memory that a session keeps from one SELECT to the next.
-#[derive(Default, Debug)]
-pub struct SinkBuffers {
-    /// Rows (or numbers of groups) by their sort keys.
-    pub(crate) held: Pairs,
-    /// Outputs seen, for DISTINCT.
-    pub(crate) seen: StringSet,
-    /// Keys of groups, numbered as these are.
-    pub(crate) groups: StringSet,
-}
-
-impl SinkBuffers {
-    pub(crate) fn clear(&mut self) {
-        self.held.clear();
-        self.seen.clear();
-        self.groups.clear();
-    }
-    pub(crate) fn byte_len(&self) -> usize {
-        self.held.byte_len() + self.seen.byte_len() + self.groups.byte_len()
-    }
 }

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use crate::{
-    parse::digest,
+    parse::digest::literal,
     value::datum::Datum,
     wire::{
         ParamValue, SqlError,
@@ -35,7 +35,7 @@ fn param_datum<'a>(p: &ParamValue<'a>) -> Datum<'a> {
         ParamValue::UInt(n) => i64::try_from(n).map_or(Datum::UInt(n), Datum::Int),
         ParamValue::Float(x) => Datum::Double(f64::from(x)),
         ParamValue::Double(x) => Datum::Double(x),
-        ParamValue::Decimal(t) => digest::number(t).unwrap_or(Datum::Text(Cow::Borrowed(t))),
+        ParamValue::Decimal(t) => literal::number(t).unwrap_or(Datum::Text(Cow::Borrowed(t))),
         ParamValue::Text(t) => Datum::Text(Cow::Borrowed(t)),
         // A text column takes either; bytes that are UTF-8 compare as text.
         ParamValue::Blob(t) if std::str::from_utf8(t).is_ok() => Datum::Text(Cow::Borrowed(t)),

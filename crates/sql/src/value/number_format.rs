@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     errors::Result,
-    wire::{SqlError, number::push_f32, result::DECIMALS_NOT_FIXED},
+    wire::{SqlError, number::push_f32, result::column::DECIMALS_NOT_FIXED},
 };
 
 const FILLED: &str = " unsigned zerofill";

@@ -3,7 +3,7 @@
 //! Those under "MySQL's server" say how much memory MySQL takes for a step of a statement, or which plans it looks at. They are kept and shown, as tools and dumps set them, and
 //! change nothing here: memory goes by `apus_query_memory`, plans by other rules. A variable that would change an answer is here only where it does.
 
-use super::{CLASSES, SQL_MODE};
+use super::{SQL_MODE, assignment::CLASSES};
 use crate::{
     accounts::policy::{LENGTH_MAX, LENGTH_MIN, PASTS_MAX},
     errors::{self, WARNINGS_MAX},

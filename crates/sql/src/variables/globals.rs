@@ -21,7 +21,7 @@ use crate::{
         slow::{Outputs, SlowLog},
         status::Status,
     },
-    parse::digest,
+    parse::digest::literal,
     spill::Space,
     value::datum::Datum,
     wire::{SqlError, compressed::Algorithms},
@@ -155,7 +155,7 @@ impl Globals {
             known.replace(kept.to_vec()).is_none()
         };
         for (name, text) in persisted::read(kept).iter().filter(|_| is_first) {
-            let number = if kind_of(name).is_text() { None } else { digest::number(text.as_bytes()).ok() };
+            let number = if kind_of(name).is_text() { None } else { literal::number(text.as_bytes()).ok() };
             let _ = self.set(name, Some(&number.unwrap_or_else(|| Datum::text(text.clone()))));
         }
     }

@@ -2,11 +2,16 @@
 //!
 //! `transaction_isolation`: READ UNCOMMITTED means READ COMMITTED.
 
+mod assignment;
 pub(crate) mod branch_names;
+mod charsets;
 mod definitions;
 mod globals;
+pub mod isolation;
 pub(crate) mod persisted;
 pub mod sql_mode;
+#[cfg(test)]
+mod tests;
 
 use std::{borrow::Cow, collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -14,16 +19,13 @@ use apus_types::collate::{Charset, Collation};
 
 use self::{
     definitions::{Definition, Scope, Type, find},
-    sql_mode::SqlMode,
+    isolation::Isolation,
 };
 use crate::{
     errors::{self, Result, WARNINGS_MAX},
     expr::Kind,
     files::Places,
-    parse::{
-        charset::{charset_named, client_named, collation_named, spoken_collation_named, spoken_named},
-        digest::Syntax,
-    },
+    parse::digest::Syntax,
     spill::Space,
     value::{
         datum::Datum,
@@ -35,7 +37,6 @@ use crate::{
         SqlError,
         characters::{Spoken, SpokenCollation},
         constants::MAX_ALLOWED_PACKET_DEFAULT,
-        foreign::Quoting,
     },
 };
 pub use globals::Globals;
@@ -315,96 +316,18 @@ impl Variables {
         Ok(match d.ty {
             Type::Text if name == "character_set_results" && text.is_empty() => Datum::Null,
             Type::Text | Type::Word(_) | Type::Locale => Datum::text(text.into_owned()),
-            Type::Number { .. } | Type::Bool => crate::parse::digest::number(text.as_bytes()).unwrap_or(Datum::Int(0)),
+            Type::Number { .. } | Type::Bool => {
+                crate::parse::digest::literal::number(text.as_bytes()).unwrap_or(Datum::Int(0))
+            }
             Type::Moment => Datum::Decimal { unscaled: i128::from(self.moment()), scale: 6 },
             Type::Seconds { .. } => Datum::Decimal { unscaled: i128::from(micros_of(&text)), scale: 6 },
         })
-    }
-
-    /// Both variables of a pair: `_connection`, `_database` or `_server`.
-    fn set_pair(&mut self, end: &str, collation: SpokenCollation) {
-        let find = |head: &str| definitions::all().iter().find(|d| d.name.strip_prefix(head) == Some(end));
-        for (definition, text) in
-            [(find("character_set"), collation.charset().name()), (find("collation"), collation.name())]
-        {
-            if let Some(d) = definition {
-                self.set.insert(d.name, text.to_owned());
-            }
-        }
-        match end {
-            "_connection" => self.connection = collation,
-            "_server" => self.of_databases = collation.inside(),
-            _ => {}
-        }
-    }
-
-    /// SET NAMES.
-    pub fn set_names(&mut self, collation: SpokenCollation) {
-        self.speak_as((collation.charset(), collation));
-        self.results = collation.charset();
-        self.set.insert("character_set_results", collation.charset().name().to_owned());
-    }
-
-    /// Texts are read in this character set, and literals have this collation; what was before.
-    pub fn speak_as(&mut self, (client, connection): (Spoken, SpokenCollation)) -> (Spoken, SpokenCollation) {
-        let before = self.spoken();
-        if before != (client, connection) {
-            self.client = client;
-            self.set.insert("character_set_client", client.name().to_owned());
-            self.set_connection(connection);
-        }
-        before
-    }
-
-    /// What a client asks for when it connects; of what is not there it gets utf8mb4.
-    pub fn greet(&mut self, collation: u16) {
-        self.set_names(SpokenCollation::from_id(collation).unwrap_or(SpokenCollation::DEFAULT));
-    }
-
-    /// In which the client speaks, and in which it is told results.
-    pub fn charsets(&self) -> (Spoken, Spoken) {
-        (self.client, self.results)
-    }
-
-    /// In which the client speaks, and the collation of its literals.
-    pub fn spoken(&self) -> (Spoken, SpokenCollation) {
-        (self.client, self.connection)
-    }
-
-    /// How the statements of the client are read.
-    pub fn quoting(&self) -> Quoting {
-        Quoting { of_names: self.syntax.ansi_quotes, no_backslash: self.syntax.no_backslash }
-    }
-
-    pub fn set_connection(&mut self, collation: SpokenCollation) {
-        self.set_pair("_connection", collation);
-    }
-
-    /// The database is another; `None`: there is none.
-    pub fn set_database(&mut self, collation: Option<Collation>) {
-        self.set_pair("_database", SpokenCollation::Own(collation.unwrap_or(self.of_databases)));
     }
 
     /// Characters of a password that is made up.
     pub fn random_password(&self) -> usize {
         let name = "generated_random_password_length";
         self.set.get(name).and_then(|text| text.parse().ok()).unwrap_or(20)
-    }
-
-    /// `character_set_database`.
-    pub fn of_database(&self) -> Spoken {
-        let name = self.set.get("character_set_database");
-        name.and_then(|name| Spoken::from_name(name)).unwrap_or(Spoken::DEFAULT)
-    }
-
-    /// The collation of literals.
-    pub fn connection(&self) -> Collation {
-        self.connection.inside()
-    }
-
-    /// The collation of new databases that name none.
-    pub fn of_databases(&self) -> Collation {
-        self.of_databases
     }
 
     /// Name and SHOW text of every variable, by name.
@@ -453,156 +376,7 @@ impl Variables {
     pub fn set_global(&self, name: &str, value: Option<&Datum<'_>>) -> Result<Option<SqlError>> {
         self.globals.set(name, value)
     }
-
-    /// Sets a variable of the session (`None`: what new sessions begin with); returns a warning where another value is in force.
-    pub fn set(&mut self, name: &str, value: Option<&Datum<'_>>) -> Result<Option<SqlError>> {
-        let d = find(name).ok_or_else(|| errors::unknown_variable(name))?;
-        match d.scope {
-            Scope::Nobody | Scope::Told => return Err(errors::read_only_variable(name)),
-            Scope::Global => return Err(errors::global_variable(name)),
-            Scope::Session | Scope::Both => {}
-        }
-        let (text, warning) = match (d.name, value) {
-            (_, None) => (self.text(d, true).into_owned(), None),
-            ("sql_mode", Some(value)) => (SqlMode::parse(value)?.names(), None),
-            ("time_zone", Some(Datum::Null)) => return Err(errors::wrong_variable_value(name, "NULL")),
-            ("session_track_system_variables" | "character_set_results", Some(Datum::Null)) => Default::default(),
-            (_, Some(value)) => d.check(value)?,
-        };
-        Ok(self.take(d.name, text)?.or(warning))
-    }
-
-    /// Puts a value (its text) in force.
-    fn take(&mut self, name: &'static str, text: String) -> Result<Option<SqlError>> {
-        let (on, number) = (text == "1", text.parse::<u64>().unwrap_or(0));
-        match name {
-            "autocommit" => self.autocommit = on,
-            "max_error_count" => self.max_error_count = usize::try_from(number).unwrap_or(WARNINGS_MAX),
-            "apus_alter_rate" => self.alter_rate = number,
-            "apus_durability" => self.on_disk = text == CLASSES[1],
-            "apus_query_memory" => self.query_memory = usize::try_from(number).unwrap_or(usize::MAX),
-            "explain_json_format_version" if number == 1 => return Err(errors::old_json_format()),
-            "foreign_key_checks" => self.foreign_key_checks = on,
-            "session_track_schema" => self.track_schema = on,
-            "session_track_state_change" => self.track_state = on,
-            "sql_safe_updates" => self.safe_updates = on,
-            "sql_big_selects" => self.big_selects = on,
-            "auto_increment_increment" => self.auto_increment.increment = number,
-            "auto_increment_offset" => self.auto_increment.offset = number,
-            "cte_max_recursion_depth" => self.cte_max_recursion_depth = number,
-            "group_concat_max_len" => {
-                self.group_concat_max_len =
-                    usize::try_from(number).map_or(MAX_ALLOWED_PACKET_DEFAULT, |n| n.min(MAX_ALLOWED_PACKET_DEFAULT));
-            }
-            "innodb_lock_wait_timeout" => self.lock_wait_ms = u32::try_from(number * 1000).unwrap_or(u32::MAX),
-            "insert_id" => self.insert_id = number,
-            "lock_wait_timeout" => self.definition_wait = number,
-            "long_query_time" => self.long_query = Duration::from_micros(micros_of(&text)),
-            "max_execution_time" => self.max_execution_ms = number,
-            "min_examined_row_limit" => self.min_examined_rows = number,
-            "max_join_size" => {
-                self.max_join_size = number;
-                self.take("sql_big_selects", u8::from(number == NO_LIMIT).to_string())?;
-            }
-            "sql_select_limit" => self.select_limit = number,
-            "max_sp_recursion_depth" => self.max_sp_recursion_depth = number,
-            "timestamp" => {
-                self.timestamp_micros = i64::try_from(number).unwrap_or(0);
-                return Ok(None);
-            }
-            "wait_timeout" => self.wait_timeout = Some(Duration::from_secs(number)),
-            "transaction_read_only" | "tx_read_only" => {
-                self.read_only = on;
-                for name in ["transaction_read_only", "tx_read_only"] {
-                    self.set.insert(name, text.clone());
-                }
-            }
-            _ => return self.take_text(name, text),
-        }
-        self.set.insert(name, text);
-        Ok(None)
-    }
-
-    /// [`take`](Self::take) of what is no number.
-    fn take_text(&mut self, name: &'static str, text: String) -> Result<Option<SqlError>> {
-        let wrong = || errors::wrong_variable_value(name, &text);
-        let kept = match name {
-            "time_zone" => {
-                self.zone = Zone::parse(&text).ok_or_else(|| {
-                    SqlError::new(1298, b"HY000", format!("Unknown or incorrect time zone: '{text}'"))
-                })?;
-                text
-            }
-            "lc_time_names" => {
-                self.locale = locale::named(&text).ok_or_else(wrong)?;
-                text
-            }
-            "sql_mode" => {
-                let mode = SqlMode::parse(&Datum::text(text))?;
-                self.strict = mode.has("STRICT_TRANS_TABLES") || mode.has("STRICT_ALL_TABLES");
-                self.only_full_group_by = mode.has("ONLY_FULL_GROUP_BY");
-                self.division_errors = mode.has("ERROR_FOR_DIVISION_BY_ZERO");
-                self.no_zero_date = mode.has("NO_ZERO_DATE");
-                self.no_zero_in_date = mode.has("NO_ZERO_IN_DATE");
-                self.any_day = mode.has("ALLOW_INVALID_DATES");
-                self.signed_difference = mode.has("NO_UNSIGNED_SUBTRACTION");
-                self.cuts_fractions = mode.has("TIME_TRUNCATE_FRACTIONAL");
-                self.pads_chars = mode.has("PAD_CHAR_TO_FULL_LENGTH");
-                self.no_auto_value_on_zero = mode.has("NO_AUTO_VALUE_ON_ZERO");
-                self.syntax = mode.syntax();
-                self.set.insert(name, mode.names());
-                return Ok(self.pads_chars.then(SqlMode::pads_chars_will_go));
-            }
-            "transaction_isolation" | "tx_isolation" => {
-                self.isolation = Isolation::named(&text.to_ascii_uppercase()).ok_or_else(wrong)?;
-                for name in ["transaction_isolation", "tx_isolation"] {
-                    self.set.insert(name, self.isolation.name().to_owned());
-                }
-                return Ok(None);
-            }
-            "explain_format" => format_of(&text).ok_or_else(wrong)?.to_owned(),
-            "session_track_transaction_info" if text != "OFF" => return Err(errors::not_supported(name)),
-            "character_set_results" if text.is_empty() => {
-                self.results = Spoken::DEFAULT;
-                text
-            }
-            "character_set_client" => {
-                self.client = client_named(&text)?;
-                self.client.name().to_owned()
-            }
-            "character_set_results" => {
-                self.results = spoken_named(&text)?;
-                self.results.name().to_owned()
-            }
-            "character_set_connection" => {
-                self.set_connection(spoken_named(&text)?.default_collation());
-                return Ok(None);
-            }
-            "collation_connection" => {
-                let by_id = text.parse().ok().and_then(SpokenCollation::from_id);
-                self.set_connection(by_id.map_or_else(|| spoken_collation_named(&text), Ok)?);
-                return Ok(None);
-            }
-            "character_set_database" | "character_set_server" => {
-                let collation = SpokenCollation::Own(charset_named(&text)?.default_collation());
-                self.set_pair(&name["character_set".len()..], collation);
-                return Ok(None);
-            }
-            "collation_database" | "collation_server" => {
-                let by_id = text.parse().ok().and_then(Collation::from_id);
-                let collation = by_id.map_or_else(|| collation_named(&text), Ok)?;
-                self.set_pair(&name["collation".len()..], SpokenCollation::Own(collation));
-                return Ok(None);
-            }
-            _ => text,
-        };
-        self.set.insert(name, kept);
-        Ok(None)
-    }
 }
-
-/// Values of `apus_durability`.
-const CLASSES: [&str; 2] = ["replicated", "disk"];
 
 /// The variables auto_increment_increment and auto_increment_offset.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -628,37 +402,6 @@ impl Step {
     }
 }
 
-/// How much a transaction sees of others. READ UNCOMMITTED is taken for READ COMMITTED.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
-pub enum Isolation {
-    /// Each statement what was committed before it.
-    #[default]
-    ReadCommitted,
-    /// All plain reads at one snapshot.
-    RepeatableRead,
-    /// As if it were alone: see [`crate::exec::serializable`].
-    Serializable,
-}
-
-impl Isolation {
-    /// Of a name in capitals, its words joined by hyphens.
-    pub fn named(name: &str) -> Option<Isolation> {
-        match name {
-            "READ-COMMITTED" | "READ-UNCOMMITTED" => Some(Isolation::ReadCommitted),
-            "REPEATABLE-READ" => Some(Isolation::RepeatableRead),
-            "SERIALIZABLE" => Some(Isolation::Serializable),
-            _ => None,
-        }
-    }
-    pub fn name(self) -> &'static str {
-        match self {
-            Isolation::ReadCommitted => "READ-COMMITTED",
-            Isolation::RepeatableRead => "REPEATABLE-READ",
-            Isolation::Serializable => "SERIALIZABLE",
-        }
-    }
-}
-
 /// Values of `explain_format`, by number.
 const FORMATS: [&str; 4] = ["TRADITIONAL", "TRADITIONAL_STRICT", "TREE", "JSON"];
 
@@ -666,54 +409,4 @@ const FORMATS: [&str; 4] = ["TRADITIONAL", "TRADITIONAL_STRICT", "TREE", "JSON"]
 pub fn format_of(text: &str) -> Option<&'static str> {
     let by_number = text.parse::<usize>().ok().and_then(|at| FORMATS.get(at));
     by_number.or_else(|| FORMATS.iter().find(|name| text.eq_ignore_ascii_case(name))).copied()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn values_are_checked() {
-        let mut vars = Variables::default();
-        assert!(vars.autocommit);
-        vars.set("autocommit", Some(&Datum::text("OFF"))).unwrap();
-        assert!(!vars.autocommit);
-        assert_eq!(vars.get("autocommit", false).unwrap(), Datum::Int(0));
-        assert_eq!(vars.get("autocommit", true).unwrap(), Datum::Int(1));
-        let later = Variables::new(vars.globals.clone(), false);
-        for (value, on_disk) in [("DISK", true), ("replicated", false), ("disk", true)] {
-            vars.set("apus_durability", Some(&Datum::text(value))).unwrap();
-            assert_eq!((vars.on_disk, later.on_disk), (on_disk, false));
-        }
-        assert_eq!(vars.get("apus_durability", true).unwrap(), Datum::text("replicated"));
-        for wrong in [Datum::text("often"), Datum::Int(1), Datum::Null] {
-            assert_eq!(vars.set("apus_durability", Some(&wrong)).unwrap_err().errno, 1231);
-            assert_eq!(vars.set_global("apus_durability", Some(&wrong)).unwrap_err().errno, 1231);
-        }
-        later.set_global("apus_durability", Some(&Datum::text("disk"))).unwrap();
-        assert_eq!(vars.get("apus_durability", true).unwrap(), Datum::text("disk"));
-        vars.set("apus_durability", Some(&Datum::text("replicated"))).unwrap();
-        vars.set("apus_durability", None).unwrap();
-        assert!(vars.on_disk && !later.on_disk && Variables::new(vars.globals.clone(), false).on_disk);
-        assert_eq!(vars.set("version", Some(&Datum::Int(1))).unwrap_err().errno, 1238);
-        assert_eq!(vars.set("nonsense", None).unwrap_err().errno, 1193);
-        for (level, in_force) in [
-            ("repeatable-read", Isolation::RepeatableRead),
-            ("READ-UNCOMMITTED", Isolation::ReadCommitted),
-            ("serializable", Isolation::Serializable),
-            ("READ-COMMITTED", Isolation::ReadCommitted),
-        ] {
-            assert_eq!(vars.set("transaction_isolation", Some(&Datum::text(level))).unwrap(), None);
-            assert_eq!(vars.get("tx_isolation", false).unwrap(), Datum::text(in_force.name()));
-            assert_eq!(vars.isolation, in_force);
-        }
-        assert!(vars.set("transaction_isolation", Some(&Datum::text("CHAOS"))).is_err());
-        vars.set("time_zone", Some(&Datum::text("+02:00"))).unwrap();
-        assert_eq!(vars.zone, Zone::Offset(7_200_000_000));
-        assert!(vars.set("time_zone", Some(&Datum::text("Mars"))).is_err());
-        vars.set("sql_mode", Some(&Datum::text("ANSI_QUOTES"))).unwrap();
-        assert!(vars.syntax.ansi_quotes && !vars.strict);
-        vars.set("sql_mode", None).unwrap();
-        assert!(!vars.syntax.ansi_quotes && vars.strict);
-    }
 }

@@ -36,4 +36,7 @@ mod tests;
 pub use constants::{capability, column_flag, status};
 pub use error::{DecodeError, SqlError};
 pub use params::ParamValue;
-pub use result::{ColumnDef, ColumnType, Heading, ResultWriter};
+pub use result::{
+    ResultWriter,
+    column::{ColumnDef, ColumnType, Heading},
+};

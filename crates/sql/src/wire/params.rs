@@ -1,6 +1,6 @@
 //! Parameters of a prepared execution, decoded as views of the packet.
 
-use super::{cursor::Cursor, error::DecodeError, result::ColumnType};
+use super::{cursor::Cursor, error::DecodeError, result::column::ColumnType};
 
 /// One parameter value as a client sent it.
 #[derive(Debug, Clone, Copy, PartialEq)]

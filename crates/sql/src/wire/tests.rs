@@ -9,7 +9,10 @@ use super::{
     handshake::{Attributes, ClientHello, Offer, decode_change_user, decode_client_hello, write_greeting},
     packet::{PacketBuffer, PacketReader, push_lenenc_bytes},
     params::{ParamType, ParamValue, decode_counted_params, decode_params, split_attributes},
-    result::{ColumnDef, ColumnType, Heading, ResultState, ResultWriter},
+    result::{
+        ResultState, ResultWriter,
+        column::{ColumnDef, ColumnType, Heading},
+    },
 };
 
 /// Inputs of each kind; `make fuzz` gives a million.

@@ -21,7 +21,7 @@ use crate::{
         access::{Access, Path},
         change::Locked,
         cost,
-        dml::Source,
+        dml::insert::Source,
         query::{Asked, Body, Given, JoinStep, Leaf, StepKind, Subquery},
     },
 };

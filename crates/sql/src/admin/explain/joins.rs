@@ -2,7 +2,7 @@
 
 use super::{
     names::{Name, Names, either_way},
-    steps::{Step, filtered, texts},
+    steps::{filtered, step::Step, texts},
 };
 use crate::{
     expr::{

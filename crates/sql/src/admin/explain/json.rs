@@ -6,11 +6,11 @@
 
 use std::time::Duration;
 
-use super::steps::{self, Step};
+use super::steps::{self, step::Step};
 use crate::{
     catalog::statistics::Statistics,
     expr::probe::{Counts, Part},
-    plan::{Plan, dml::OnDuplicate},
+    plan::{Plan, dml::insert::OnDuplicate},
     value::json::{Json, Object, print},
 };
 

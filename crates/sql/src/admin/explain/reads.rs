@@ -2,7 +2,7 @@
 
 use super::{
     names::{Name, Names},
-    steps::{Step, texts},
+    steps::{step::Step, texts},
 };
 use crate::{
     catalog::Table,

@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use super::steps::{self, Step};
+use super::steps::{self, step::Step};
 use crate::{
     catalog::statistics::Statistics,
     expr::probe::{Counts, Part},

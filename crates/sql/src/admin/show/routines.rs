@@ -39,12 +39,12 @@ fn returned(routine: &Routine) -> Option<Column> {
 /// With its character set.
 fn type_returned(column: &Column) -> String {
     let Some(collation) = column.ty.collation().filter(|_| column.ty != ColumnType::Json) else {
-        return show::type_of(column);
+        return show::definitions::type_of(column);
     };
     let charset = collation.charset();
     let of_own =
         if collation == charset.default_collation() { String::new() } else { format!(" COLLATE {}", collation.name()) };
-    format!("{} CHARSET {}{of_own}", show::type_of(column), charset.name())
+    format!("{} CHARSET {}{of_own}", show::definitions::type_of(column), charset.name())
 }
 
 /// `CREATE DEFINER=... PROCEDURE ...`, as MySQL writes it.

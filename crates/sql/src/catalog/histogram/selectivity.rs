@@ -11,7 +11,10 @@ use super::{Histogram, Kept};
 use crate::{
     expr::{
         CompareOp, Context, Env, Expr,
-        assign::{self, KeyValue},
+        assign::{
+            self,
+            index_key::{self, KeyValue},
+        },
         func::Func,
     },
     value::{
@@ -155,7 +158,7 @@ fn beside(ty: ColumnType, constant: &Expr) -> Option<Beside> {
             computed.eval(&cx).ok()?.into_owned()
         }
     };
-    Some(match assign::key_value(ty, value, Zone::UTC) {
+    Some(match index_key::key_value(ty, value, Zone::UTC) {
         KeyValue::Exact(value) => Beside::At(of(&value)?),
         KeyValue::Above(value) => Beside::Behind(of(&value)?),
         KeyValue::Never => Beside::Null,

@@ -16,9 +16,9 @@ use crate::{
         key_parts::{self, IndexClause, PrimaryKey},
     },
     ddl::{
-        alter::{self, AlterClause, Anew},
+        alter::{self, Anew, alter_clause::AlterClause},
         foreign_key,
-        statement::{self, Definitions},
+        statement::{self, definitions::Definitions},
     },
     errors::{self, Result},
     plan::rules::functional,

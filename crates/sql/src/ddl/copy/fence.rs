@@ -25,7 +25,7 @@ use crate::{
     errors::{self, Result},
     plan::Plan,
     session::{Session, engine::SqlEngine},
-    variables::Isolation,
+    variables::isolation::Isolation,
 };
 
 use super::Failed;

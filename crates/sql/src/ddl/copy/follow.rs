@@ -30,7 +30,7 @@ use crate::{
     errors,
     exec::{Cluster, duplicate, new_row::Numbers},
     plan::Insert,
-    session::{Scratch, Session, engine::SqlEngine, serializable_reads::Reads},
+    session::{Session, buffers::Scratch, engine::SqlEngine, serializable_reads::Reads},
     spill::byte_strings::Strings,
     wire::SqlError,
 };

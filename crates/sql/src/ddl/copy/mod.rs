@@ -25,7 +25,7 @@ use self::{
     fence::{Pair, Sides},
     rows::Copying,
 };
-use super::alter::AlterClause;
+use super::alter::alter_clause::AlterClause;
 use crate::{
     catalog::{
         Catalog, Table,

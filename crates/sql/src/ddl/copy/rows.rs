@@ -25,10 +25,10 @@ use crate::{
     },
     plan::{
         Insert,
-        dml::{OnDuplicate, Source, is_of_bytes},
+        dml::insert::{OnDuplicate, Source, is_of_bytes},
         rules,
     },
-    session::{Fail, Scratch, Session, engine::SqlEngine, serializable_reads::Reads},
+    session::{Fail, Session, buffers::Scratch, engine::SqlEngine, serializable_reads::Reads},
     spill::byte_strings::Strings,
     value::{datum::Datum, zone::Zone},
     wire::SqlError,
@@ -283,7 +283,7 @@ pub(super) async fn one_new_row(
         }
         let (before, value) = (&old.columns[usize::from(from)], old.layout().value(row, from));
         let is_latin1 = before.ty.collation().is_some_and(|c| c.charset() == Charset::Latin1);
-        let is_same = !alter::changes_storage(before, column);
+        let is_same = !alter::columns::changes_storage(before, column);
         match value {
             Value::Timestamp(t) if is_same => Given::Made(Datum::Int(t)),
             value if is_same => Given::Made(Datum::of_column(before.ty, value, zone)),

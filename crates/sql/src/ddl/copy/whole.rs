@@ -5,7 +5,7 @@ use apus_types::{Column, ColumnType, TableSchema, collate::Collation};
 use crate::{
     catalog::key_parts::PrimaryKey,
     ddl::{
-        alter::{self, AlterClause},
+        alter::{self, alter_clause::AlterClause},
         table_options::{self, OwnOption},
     },
     errors::{self, Result},
@@ -254,7 +254,7 @@ fn is_retyped(table: &TableSchema, clause: &AlterClause) -> bool {
         old(table, name).is_some_and(|old| {
             let has_form = |ty| matches!(ty, ColumnType::Label { .. } | ColumnType::Bit { .. });
             let is_other_form = (has_form(old.ty) || has_form(new.ty)) && !enum_set::extends(old.ty, new.ty);
-            alter::changes_storage(old, new)
+            alter::columns::changes_storage(old, new)
                 || has_short_length(old) != has_short_length(new)
                 || is_other_form
                 || old.ty.collation() != new.ty.collation()

@@ -13,7 +13,7 @@ use apus_types::{ErrorCode, TableSchema};
 use super::clause::Clause;
 use crate::{
     ddl::{
-        alter::{self, AlterClause},
+        alter::{self, alter_clause::AlterClause},
         foreign_key,
     },
     errors::{self, Result},

@@ -28,7 +28,8 @@ use crate::{
     plan::into,
     server::Output,
     session::{
-        Scratch, Session,
+        Session,
+        buffers::Scratch,
         engine::{ATTEMPTS_MAX, SqlEngine},
     },
     value::{datum::Datum, json::Json, temporal::timestamp_to_civil, zone::Zone},

@@ -26,7 +26,7 @@ use crate::{
         foreign_key::{Reference, Rules},
     },
     errors,
-    session::{Done, Fail, Scratch, Session, rollback_to},
+    session::{Done, Fail, Session, buffers::Scratch, rollback_to},
     wire::SqlError,
 };
 

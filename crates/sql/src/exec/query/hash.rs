@@ -12,10 +12,10 @@ use super::{
 use crate::{
     admin::information_schema,
     errors,
-    exec::read::{self, Source},
+    exec::read::{self, source::Source},
     expr::{Context, Env, Expr, fold, result_cells},
     plan::query::{HashKey, JoinStep, Leaf},
-    session::{Done, Scratch},
+    session::{Done, buffers::Scratch},
     spill::{
         Kept, Reader,
         byte_strings::{StringSet, Strings},

@@ -15,7 +15,7 @@ use crate::{
     errors,
     exec::read::{RANGES_AT_ONCE, join_all},
     plan::{
-        access::{EncodedRange, Path, bounds_of},
+        access::{EncodedRange, Path, binding::bounds_of},
         pushed_condition::Pushed,
     },
     session::Done,

@@ -51,7 +51,7 @@ use crate::{
         query::{Body, Given, Leaf, StepKind},
     },
     server::Output,
-    session::{Done, Scratch, Session},
+    session::{Done, Session, buffers::Scratch},
     spill::{Kept, TOGETHER_BYTES_MIN, byte_strings::Strings},
     value::datum::Datum,
 };
@@ -179,7 +179,7 @@ pub async fn select(
 pub async fn into<T: Target>(
     run: &Run<'_>,
     plan: &Select,
-    buffers: crate::session::SinkBuffers,
+    buffers: crate::session::buffers::SinkBuffers,
     out: &mut T,
 ) -> Done<u64> {
     let mut run = Run {

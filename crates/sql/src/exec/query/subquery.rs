@@ -14,7 +14,7 @@ use crate::{
         read::{RANGES_AT_ONCE, join_all},
         target::{Kept, Target, fitted},
     },
-    expr::{ColumnRef, Context, Expr, assign, eval, result_cells},
+    expr::{ColumnRef, Context, Expr, assign, eval::comparison, result_cells},
     plan::{
         query::{Asked, Member, Step, Subquery},
         select::Output,
@@ -238,7 +238,7 @@ impl Members {
                 let mut unknown = false;
                 for at in 0..self.rows.len() {
                     let row = self.row(at, cx)?;
-                    match row.first().and_then(|right| eval::compare(cx, &left, right, *collation)) {
+                    match row.first().and_then(|right| comparison::compare(cx, &left, right, *collation)) {
                         Some(o) if op.holds(o) != *all => return Ok(Datum::from_bool(!*all)),
                         Some(_) => {}
                         None => unknown = true,
@@ -267,7 +267,7 @@ impl Members {
             let row = self.row(at, cx)?;
             let mut result = Some(true);
             for ((a, b), m) in left.iter().zip(&row).zip(members) {
-                match eval::compare(cx, a, b, m.collation) {
+                match comparison::compare(cx, a, b, m.collation) {
                     Some(o) if o.is_ne() => {
                         result = Some(false);
                         break;

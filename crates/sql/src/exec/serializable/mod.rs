@@ -39,15 +39,15 @@ use crate::{
     errors, exec,
     plan::{
         Plan, Update,
-        access::bounds_of,
-        dml::{OnDuplicate, Source},
+        access::binding::bounds_of,
+        dml::insert::{OnDuplicate, Source},
     },
     session::{
         Done, Fail, Session,
         engine::SqlEngine,
         serializable_reads::{OfTable, Reads},
     },
-    variables::Isolation,
+    variables::isolation::Isolation,
 };
 
 /// Keys locked, or compared, at a time.

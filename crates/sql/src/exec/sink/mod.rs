@@ -24,7 +24,7 @@ use crate::{
         Select,
         select::{Group, OrderKey, Output},
     },
-    session::SinkBuffers,
+    session::buffers::SinkBuffers,
     spill::TOGETHER_BYTES_MIN,
     value::datum::Datum,
 };

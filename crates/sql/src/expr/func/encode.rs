@@ -8,7 +8,7 @@ use super::text::{RESULT_BYTES_MAX, hex_lower};
 use crate::{
     errors::{self, Result},
     expr::{Context, Expr, Func},
-    parse::digest,
+    parse::digest::literal,
     value::datum::Datum,
 };
 
@@ -107,5 +107,5 @@ fn uuid(text: &[u8]) -> Option<[u8; 16]> {
     if !digits.iter().all(u8::is_ascii_hexdigit) {
         return None;
     }
-    digest::from_hex(&digits).try_into().ok()
+    literal::from_hex(&digits).try_into().ok()
 }

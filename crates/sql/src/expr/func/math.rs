@@ -42,7 +42,7 @@ pub(crate) fn call<'a>(f: Func, args: &'a [Expr], cx: &Context<'a>) -> Result<Da
             Number::Double(x) => Ok(Datum::Double(x.abs())),
             Number::UInt(u) => Ok(Datum::UInt(u)),
         },
-        Mod => crate::expr::eval::arith(crate::expr::ArithOp::Mod, &first, &args[1].eval(cx)?),
+        Mod => crate::expr::eval::arithmetic::arith(crate::expr::ArithOp::Mod, &first, &args[1].eval(cx)?),
         Round | Truncate => {
             round(n, second.map_or(0, |m| m.to_i128().clamp(-60, 60) as i32), f == Truncate, args.len() > 1)
         }
@@ -66,7 +66,7 @@ pub(crate) fn call<'a>(f: Func, args: &'a [Expr], cx: &Context<'a>) -> Result<Da
                 Err(errors::overflow("DOUBLE", "exp"))
             }
         }
-        BitCount => Ok(Datum::Int(i64::from(crate::expr::eval::to_bits(n).count_ones()))),
+        BitCount => Ok(Datum::Int(i64::from(crate::expr::eval::arithmetic::to_bits(n).count_ones()))),
         Degrees => double(x.to_degrees()),
         Radians => double(x.to_radians()),
         Sin => double(x.sin()),

@@ -5,7 +5,11 @@ use std::borrow::Cow;
 use super::text::{RESULT_BYTES_MAX, find};
 use crate::{
     errors::{self, Result},
-    expr::{Context, Expr, Func, eval, result_cells},
+    expr::{
+        Context, Expr, Func,
+        eval::{self, arithmetic},
+        result_cells,
+    },
     full_text,
     value::{
         datum::{Datum, Number},
@@ -35,7 +39,7 @@ pub(crate) fn call<'a>(f: Func, args: &'a [Expr], cx: &Context<'a>) -> Result<Da
     let text = |i: usize| values.get(i).map_or(Cow::Borrowed(&b""[..]), |v| v.as_text());
     let number = |i: usize| values.get(i).and_then(Datum::number);
     let int = |i: usize| number(i).map_or(0, |n| n.to_i128().clamp(-(1 << 60), 1 << 60) as i64);
-    let bits = |i: usize| number(i).map_or(0, eval::to_bits);
+    let bits = |i: usize| number(i).map_or(0, arithmetic::to_bits);
     match f {
         Func::BitLength => Ok(Datum::Int(text(0).len() as i64 * 8)),
         Func::Ord => Ok(Datum::Int(first_character(&text(0), binary))),

@@ -7,7 +7,10 @@ use sha1::Digest;
 
 use crate::{
     errors::{self, Result},
-    expr::{Context, Expr, Func, eval},
+    expr::{
+        Context, Expr, Func,
+        eval::{self, arithmetic},
+    },
     value::datum::{Datum, Number},
     wire::foreign::ForeignCollation,
 };
@@ -112,11 +115,11 @@ pub(crate) fn call<'a>(f: Func, args: &'a [Expr], collation: Collation, cx: &Con
         }
         Func::Hex => Ok(Datum::text(match values[0].number().filter(|_| values[0].is_number()) {
             Some(Number::Double(x)) => format!("{:X}", x.round_ties_even() as i64),
-            Some(n) => format!("{:X}", eval::to_bits(n)),
+            Some(n) => format!("{:X}", arithmetic::to_bits(n)),
             _ => first.iter().map(|b| format!("{b:02X}")).collect::<String>(),
         })),
         Func::Unhex => Ok(if first.iter().all(u8::is_ascii_hexdigit) {
-            Datum::Bytes(Cow::Owned(crate::parse::digest::from_hex(&first)))
+            Datum::Bytes(Cow::Owned(crate::parse::digest::literal::from_hex(&first)))
         } else {
             Datum::Null
         }),

@@ -16,7 +16,7 @@ use apus_types::{
     time::{Civil, pack_date, pack_datetime, unpack_date, unpack_datetime},
 };
 
-use super::{CastType, Context, Env, Expr, Func, assign::Assign, eval};
+use super::{CastType, Context, Env, Expr, Func, assign::Assign, eval::conversion};
 use crate::{
     errors::{self, Result},
     value::{
@@ -186,11 +186,11 @@ pub fn cast(cx: &Context<'_>, e: &Expr, value: &Json, to: CastType) -> Result<Da
             if !double(value).1 {
                 warn("DECIMAL");
             }
-            eval::cast(plain_number(value), to)
+            conversion::cast(plain_number(value), to)
         }
         CastType::Date | CastType::DateTime(_) => match civil(value) {
             Some(c) if to == CastType::Date => Ok(Datum::Date(pack_date(c.year, c.month, c.day))),
-            Some(c) => eval::cast(Datum::DateTime(pack_datetime(c), 6), to),
+            Some(c) => conversion::cast(Datum::DateTime(pack_datetime(c), 6), to),
             None => {
                 warn(if to == CastType::Date { "DATE" } else { "DATETIME" });
                 Ok(Datum::Null)
@@ -207,7 +207,7 @@ pub fn cast(cx: &Context<'_>, e: &Expr, value: &Json, to: CastType) -> Result<Da
             if !double(value).1 {
                 warn("DOUBLE");
             }
-            eval::cast(plain_number(value), to)
+            conversion::cast(plain_number(value), to)
         }
     }
 }

@@ -6,7 +6,7 @@ use super::{Writer, quoted, refused};
 use crate::{
     errors::{self, Result},
     parse::dialect::MATCH,
-    plan::bind::is_native,
+    plan::bind::function::is_native,
 };
 
 impl Writer<'_> {

@@ -3,7 +3,7 @@
 use apus_types::collate::Collation;
 use sqlparser::ast::{self, FunctionArg, FunctionArgExpr, FunctionArgumentClause};
 
-use super::{Builder, call, full_text::SEARCH, json_truth};
+use super::{Builder, full_text::SEARCH, function::call, json_truth};
 use crate::{
     errors::{self, Result},
     expr::{Expr, Kind, coercion::collation_of, func::Func},

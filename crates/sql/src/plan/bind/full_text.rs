@@ -6,13 +6,13 @@ use sqlparser::ast::{self, FunctionArg, FunctionArgExpr};
 use super::{
     Builder,
     aggregate::{Aggregate, AggregateKind},
-    call,
+    function::call,
 };
 use crate::{
     errors::{self, Result},
     expr::{ColumnRef, Expr, Func, Kind, coercion::collation_of},
     full_text::query::Mode,
-    parse::dialect::call_of,
+    parse::dialect::functions::call_of,
     plan::{
         self,
         query::{Asked, Subquery},
@@ -110,7 +110,9 @@ fn searching<'n>(
 ) -> Result<ast::Query> {
     let internal = || errors::internal("the query of a full-text search is no SELECT");
     let named = |name: &str| ast::Ident::with_quote('`', name);
-    let ast::Statement::Query(mut outer) = plan::parse("SELECT 1 FROM searched")? else { return Err(internal()) };
+    let ast::Statement::Query(mut outer) = plan::syntax::parse("SELECT 1 FROM searched")? else {
+        return Err(internal());
+    };
     let ast::SetExpr::Select(select) = &mut *outer.body else { return Err(internal()) };
     let Some(ast::TableFactor::Table { name, .. }) = select.from.first_mut().map(|from| &mut from.relation) else {
         return Err(internal());

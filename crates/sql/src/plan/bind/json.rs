@@ -3,7 +3,7 @@
 use apus_types::collate::Collation;
 use sqlparser::ast::{self, BinaryOperator};
 
-use super::{Builder, call, func::Func};
+use super::{Builder, func::Func, function::call};
 use crate::{
     errors::{self, Result},
     expr::{CastType, Expr, Kind, json},

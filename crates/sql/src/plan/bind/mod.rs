@@ -4,9 +4,12 @@
 
 mod aggregate;
 mod full_text;
+pub mod function;
 mod json;
+mod literal;
 mod names;
 mod number_format;
+pub mod operator;
 mod program;
 mod rows;
 mod subquery;
@@ -17,48 +20,31 @@ use apus_types::{
     collate::{Charset, Collation},
     schema::{ColumnType, TableSchema},
 };
-use sqlparser::ast::{
-    self, BinaryOperator, DataType, DateTimeField, DuplicateTreatment, ExactNumberInfo, FunctionArg, FunctionArgExpr,
-    FunctionArguments, UnaryOperator,
-};
+use sqlparser::ast::{self, BinaryOperator, DataType, UnaryOperator};
 
 pub use aggregate::{Aggregate, AggregateKind, is_any_value};
 pub use full_text::ranked;
 pub use json::json_truth;
 pub use window::WindowPlace;
 
-use super::{Planner, rollup::GROUPING, scope::Scope, window::Windows};
+use self::{
+    function::{call, quiet_number, unit_name},
+    literal::{cast_type, placeholder, shorten, value},
+    operator::as_number,
+};
+use super::{Planner, scope::Scope, window::Windows};
 use crate::{
     errors::{self, Result},
     expr::{
-        ArithOp, CastType, ColumnRef, CompareOp, Expr, Kind,
+        CastType, Expr, Kind,
         coercion::{self, collation_of},
         func::{self, time},
     },
-    parse::{
-        charset::{self, charset_named, collation_named, spoken_named},
-        dialect::MATCH,
-        digest,
-    },
+    parse::charset::{self, charset_named, collation_named, spoken_named},
     program::routine::code::Names,
-    value::{datum::Datum, decimal},
+    value::datum::Datum,
     wire::characters::Spoken,
 };
-
-/// What the grammar reads like functions, beside those of [`func`], and words that may stand in front of a parenthesis.
-const NATIVE: &str = " any_value if values charset collation coercibility default grouping date_add date_sub adddate subdate timestampdiff timestampadd \
-    cast convert extract position substring substr mid trim char count json_value row exists in any all some and or not xor case when then else \
-    between like rlike regexp div mod is select from where having on using by as distinct limit set binary return interval match against ";
-
-/// Whether a call of this name is never one of a stored function.
-pub fn is_native(name: &str) -> bool {
-    let name = name.to_lowercase();
-    let is = |known: &str| known == name;
-    func::NAMES.iter().any(|(known, ..)| is(known))
-        || NATIVE.split_ascii_whitespace().any(is)
-        || AggregateKind::of_name(&name).is_some()
-        || window::is_window_function(&name)
-}
 
 /// Deepest nesting of an expression, a guard of the stack.
 const DEPTH_MAX: usize = 200;
@@ -431,186 +417,6 @@ impl<'a> Builder<'a> {
         })
     }
 
-    fn binary(&mut self, left: &ast::Expr, op: &BinaryOperator, right: &ast::Expr) -> Result<Expr> {
-        use BinaryOperator as B;
-        if let Some(all) = is_chain(op) {
-            return self.chain(left, op, right, all);
-        }
-        if rows::row_of(left).is_some() || rows::row_of(right).is_some() {
-            return self.rows(left, op, right);
-        }
-        // date + INTERVAL n unit
-        if let (B::Plus | B::Minus, ast::Expr::Interval(interval)) = (op, right) {
-            let base = self.build(left)?;
-            return self.date_add(base, interval, *op == B::Minus);
-        }
-        if let (ast::Expr::Interval(interval), B::Plus) = (left, op) {
-            let base = self.build(right)?;
-            return self.date_add(base, interval, false);
-        }
-        if *op == B::Assignment {
-            return self.assignment(left, right);
-        }
-        if matches!(op, B::Arrow | B::LongArrow) {
-            return self.arrow(left, op, right);
-        }
-        let (mut a, mut b) = (self.boxed(left)?, self.boxed(right)?);
-        let is_comparison = matches!(op, B::Eq | B::NotEq | B::Lt | B::LtEq | B::Gt | B::GtEq | B::Spaceship);
-        let mut collation = Collation::default();
-        if is_comparison && (self.is_json(&a) || self.is_json(&b)) {
-            (*a, *b) = (json_truth(left, *a), json_truth(right, *b));
-        }
-        if self.is_number(&a) || *op == B::Xor {
-            b = Box::new(quiet_number(as_number(*b)));
-        }
-        if self.is_number(&b) || *op == B::Xor {
-            a = Box::new(quiet_number(as_number(*a)));
-        }
-        if is_comparison {
-            collation = coercion::compared(&[&a, &b], &self.param_kinds, &op.to_string())?;
-            (*a, *b) = (self.compared_as(collation, *a), self.compared_as(collation, *b));
-            (*a, *b) = (self.fitting(&b, (*a).clone(), true), self.fitting(&a, (*b).clone(), true));
-        }
-        let number = |e: &Expr| Box::new(quiet_number(as_number(e.clone())));
-        let arith = |op: ArithOp| match op.is_bitwise() {
-            true => Ok(Expr::Arith(op, Box::new(as_number((*a).clone())), Box::new(as_number((*b).clone())))),
-            false => Ok(Expr::Arith(op, number(&a), number(&b))),
-        };
-        let compare = |op| Ok(Expr::Compare(op, a.clone(), b.clone(), collation));
-        match op {
-            B::Plus => arith(ArithOp::Add),
-            B::Minus if self.signed_difference => arith(ArithOp::SignedSub),
-            B::Minus => arith(ArithOp::Sub),
-            B::Multiply => arith(ArithOp::Mul),
-            B::Divide => arith(ArithOp::Div),
-            B::Modulo => arith(ArithOp::Mod),
-            B::MyIntegerDivide => arith(ArithOp::IntDiv),
-            B::BitwiseAnd => arith(ArithOp::BitAnd),
-            B::BitwiseOr => arith(ArithOp::BitOr),
-            B::BitwiseXor => arith(ArithOp::BitXor),
-            B::PGBitwiseShiftLeft => arith(ArithOp::ShiftLeft),
-            B::PGBitwiseShiftRight => arith(ArithOp::ShiftRight),
-            B::Eq => compare(CompareOp::Eq),
-            B::NotEq => compare(CompareOp::NotEq),
-            B::Lt => compare(CompareOp::Lt),
-            B::LtEq => compare(CompareOp::LtEq),
-            B::Gt => compare(CompareOp::Gt),
-            B::GtEq => compare(CompareOp::GtEq),
-            B::Spaceship => Ok(Expr::NullSafeEq(a, b, collation)),
-            B::Xor => Ok(Expr::Xor(a, b)),
-            other => Err(errors::not_supported(&format!("operator {other}"))),
-        }
-    }
-
-    /// `GROUPING(key, ...)`: whose arguments are looked for among the keys when these are known.
-    fn grouping(&mut self, args: &[ast::Expr]) -> Result<Expr> {
-        if !self.allow_aggregates {
-            return Err(errors::invalid_group_function());
-        }
-        if args.is_empty() {
-            return Err(errors::syntax(")"));
-        }
-        let list = self.list(args)?;
-        self.groupings.push(list);
-        Ok(Expr::Aggregate(GROUPING + self.groupings.len() - 1, Kind::Int, Collation::default()))
-    }
-
-    /// `DEFAULT(column)`, of the column's type.
-    fn default_of(&self, name: &str) -> Result<Expr> {
-        let table = self.table.or(self.target).ok_or_else(|| errors::unknown_column(name, self.clause))?;
-        let slot = table.column_no(name).ok_or_else(|| errors::unknown_column(name, self.clause))?;
-        if let (Some(planner), None) = (self.functions, self.target) {
-            planner.read_values(table, slot);
-        }
-        let column = &table.columns[usize::from(slot)];
-        let value = Box::new(super::dml::default_expr(column)?);
-        let to = match Kind::of(column.ty) {
-            Kind::Int => CastType::Signed,
-            Kind::UInt | Kind::Bit(_) => CastType::Unsigned,
-            Kind::Decimal(scale) => CastType::Decimal { precision: decimal::DIGITS_MAX as u8, scale },
-            Kind::Double => CastType::Double,
-            Kind::Bytes => CastType::Bytes(None),
-            Kind::Date => CastType::Date,
-            Kind::DateTime(n) => CastType::DateTime(n),
-            Kind::Time(n) => CastType::Time(n),
-            Kind::Json => CastType::Json,
-            Kind::Text | Kind::Label | Kind::Null => return Ok(*value),
-        };
-        Ok(Expr::Cast(value, to))
-    }
-
-    /// `a OR b OR c ...`: the tree is as deep as the chain is long, so it is not followed by recursion.
-    fn chain(&mut self, left: &ast::Expr, op: &BinaryOperator, right: &ast::Expr, all: bool) -> Result<Expr> {
-        let mut operands = vec![right];
-        let mut rest = left;
-        while let ast::Expr::BinaryOp { left, op: other, right } = rest
-            && is_chain(other) == is_chain(op)
-        {
-            operands.push(right);
-            rest = left;
-        }
-        operands.push(rest);
-        let built = operands
-            .into_iter()
-            .rev()
-            .map(|e| Ok(quiet_number(as_number(self.build(e)?))))
-            .collect::<Result<Vec<_>>>()?;
-        Ok(if all { Expr::And(built) } else { Expr::Or(built) })
-    }
-
-    /// A constant beside `other` takes the type of a column of exact numbers, and of everything that is a moment.
-    fn fitting(&self, other: &Expr, constant: Expr, alone: bool) -> Expr {
-        let kind = other.kind(&self.param_kinds);
-        let is_moment = matches!(kind, Kind::Date | Kind::DateTime(_));
-        // A column of the query around is another value for each of its rows.
-        if constant.any(|e| matches!(e, Expr::Given(_, ty, _) if ty.is_text())) {
-            return constant;
-        }
-        let has_given = constant.any(|e| matches!(e, Expr::Given(..)));
-        let of_column = match other {
-            Expr::Given(_, _, is_column) => *is_column && !has_given,
-            other => other.column_type().is_some(),
-        };
-        let number = |e| of_column && self.is_number(e);
-        let is_time = of_column && matches!(kind, Kind::Time(_));
-        if is_time
-            && alone
-            && matches!(constant.kind(&self.param_kinds), Kind::Date | Kind::DateTime(_))
-            && constant.is_constant()
-            && !has_given
-        {
-            return Expr::Cast(Box::new(constant), CastType::Time(6));
-        }
-        let may_be_fraction = |e: &Expr| matches!(e.kind(&self.param_kinds), Kind::Decimal(_) | Kind::Double);
-        let takes_digits = constant.kind(&self.param_kinds).is_text() || alone && may_be_fraction(&constant);
-        if is_time && takes_digits && constant.is_constant() {
-            return Expr::Cast(Box::new(constant), CastType::Moment { kind, alone, of_column });
-        }
-        if is_moment && (constant.kind(&self.param_kinds).is_text() || number(&constant)) && constant.is_constant() {
-            return Expr::Cast(Box::new(constant), CastType::Moment { kind, alone, of_column });
-        }
-        exact(other, constant)
-    }
-
-    /// A column of years in a list of several. MySQL takes none of them for a year of two digits: they are compared as numbers, or as texts if none is one.
-    fn among_years(&self, column: Expr, list: Vec<Expr>) -> (Expr, Vec<Expr>) {
-        if list.iter().any(|e| self.is_number(e)) {
-            let is_text = |e: &Expr| e.is_constant() && e.kind(&self.param_kinds).is_text();
-            let number = |e| Expr::Cast(Box::new(e), CastType::Exact { decimal: false });
-            return (column, list.into_iter().map(|e| if is_text(&e) { number(e) } else { e }).collect());
-        }
-        if list.iter().all(Expr::is_constant) {
-            let years = list.into_iter().map(|e| Expr::Cast(Box::new(e), CastType::Year { alone: false }));
-            return (column, years.collect());
-        }
-        (Expr::Cast(Box::new(column), CastType::Text(None)), list)
-    }
-
-    /// Whether this is known to be a number.
-    fn is_number(&self, e: &Expr) -> bool {
-        matches!(e.kind(&self.param_kinds), Kind::Int | Kind::UInt | Kind::Decimal(_) | Kind::Double | Kind::Bit(_))
-    }
-
     fn variable(&self, text: &str) -> Result<Expr> {
         if let Some(system) = text.strip_prefix("@@") {
             let lower = system.to_ascii_lowercase();
@@ -637,293 +443,4 @@ impl<'a> Builder<'a> {
         let Expr::UserVariable(name, ..) = self.build(variable)? else { return Err(errors::syntax(":=")) };
         Ok(call(func::Func::Assign, vec![Expr::Const(Datum::text(name)), self.build(value)?]))
     }
-
-    fn date_add(&mut self, base: Expr, interval: &ast::Interval, subtract: bool) -> Result<Expr> {
-        let unit = interval.leading_field.as_ref().map(unit_name).unwrap_or_default();
-        if !time::is_unit(&unit) || interval.last_field.is_some() {
-            return Err(errors::not_supported(&format!("INTERVAL ... {unit}")));
-        }
-        let count = self.build(&interval.value)?;
-        let f = if subtract { func::Func::DateSub } else { func::Func::DateAdd };
-        Ok(call(f, vec![base, count, Expr::Const(Datum::text(unit))]))
-    }
-
-    fn function(&mut self, f: &ast::Function) -> Result<Expr> {
-        let name = f.name.to_string().trim_matches('`').to_ascii_lowercase();
-        if let Some(over) = &f.over {
-            return self.window_function(&name, f, over);
-        }
-        if window::is_window_function(&name) {
-            return Err(errors::syntax(&f.to_string()));
-        }
-        let (args, distinct, clauses) = match &f.args {
-            FunctionArguments::None => (&[][..], false, &[][..]),
-            FunctionArguments::List(l) => {
-                (&l.args[..], l.duplicate_treatment == Some(DuplicateTreatment::Distinct), &l.clauses[..])
-            }
-            FunctionArguments::Subquery(_) => return Err(errors::not_supported("subqueries")),
-        };
-        if let Some(aggregate) = self.aggregate(&name, args, distinct, clauses)? {
-            return Ok(aggregate);
-        }
-        let plain = |arg: &FunctionArg| match arg {
-            FunctionArg::Unnamed(FunctionArgExpr::Expr(e)) => Ok(e.clone()),
-            _ => Err(errors::syntax(&f.to_string())),
-        };
-        let args = args.iter().map(plain).collect::<Result<Vec<_>>>()?;
-        match (name.as_str(), &args[..]) {
-            ("values", [ast::Expr::Identifier(column)]) if self.allow_values => {
-                let unknown = || errors::unknown_column(&column.value, self.clause);
-                if let Some(scope) = &self.scope {
-                    let Some(Expr::Column(c)) = scope.column(&column.value, self.clause)? else {
-                        return Err(unknown());
-                    };
-                    if let Some(planner) = self.planner {
-                        planner.read_name(scope, &[], &column.value);
-                    }
-                    return Ok(Expr::NewColumn(c));
-                }
-                let table = self.table.ok_or_else(errors::invalid_group_function)?;
-                let slot = table.column_no(&column.value).ok_or_else(unknown)?;
-                if let Some(planner) = self.functions {
-                    planner.read_values(table, slot);
-                }
-                return Ok(Expr::NewColumn(ColumnRef { slot, ty: table.columns[usize::from(slot)].ty }));
-            }
-            ("charset" | "collation" | "coercibility", [of]) => {
-                let of = self.build(of)?;
-                return Ok(self.text_property(&name, &of));
-            }
-            ("json_value", [_, _, _, _, _]) => return self.json_value(&args),
-            (MATCH, [mode, query, columns @ ..]) => return self.match_against(mode, query, columns),
-            ("grouping", _) => return self.grouping(&args),
-            ("default", [ast::Expr::Identifier(column)]) => return self.default_of(&column.value),
-            ("default", [ast::Expr::CompoundIdentifier(parts)]) => {
-                return self.default_of(parts.last().map_or("", |p| &p.value));
-            }
-            ("date_add" | "adddate" | "date_sub" | "subdate", [base, ast::Expr::Interval(interval)]) => {
-                let base = self.build(base)?;
-                return self.date_add(base, interval, name.contains("sub"));
-            }
-            ("adddate" | "subdate", [base, days]) => {
-                let f = if name == "subdate" { func::Func::DateSub } else { func::Func::DateAdd };
-                let unit = Expr::Const(Datum::text("day"));
-                return Ok(call(f, vec![self.build(base)?, self.build(days)?, unit]));
-            }
-            ("timestampdiff" | "timestampadd", [ast::Expr::Identifier(unit), a, b]) => {
-                let unit = unit.value.to_ascii_lowercase();
-                if !time::is_unit(&unit) || time::is_compound(&unit) {
-                    return Err(errors::not_supported(&format!("{name} of {unit}")));
-                }
-                let (a, b) = (self.build(a)?, self.build(b)?);
-                let unit = Expr::Const(Datum::text(unit));
-                return Ok(if name == "timestampdiff" {
-                    call(func::Func::TimestampDiff, vec![a, b, unit])
-                } else {
-                    call(func::Func::DateAdd, vec![b, a, unit])
-                });
-            }
-            _ => {}
-        }
-        let Some(function) = func::lookup(&name, args.len())? else {
-            return self.stored_function(f, &args);
-        };
-        if function.is_json() {
-            return Ok(call(function, self.json_arguments(function, &args)?));
-        }
-        let args = self.list(&args)?;
-        let args = self.read_by(function, args);
-        let args = if text::sees_bytes(function) { self.encoded(args) } else { self.put_together(args) };
-        let args = if function.is_numeric() { args.into_iter().map(as_number).collect() } else { args };
-        let args = self.bits_as(function, args);
-        if matches!(function, func::Func::Instr | func::Func::Locate) {
-            return Ok(self.looking(function, args));
-        }
-        if matches!(function, func::Func::NullIf | func::Func::Strcmp | func::Func::FindInSet) {
-            let compared: Vec<&Expr> = args.iter().collect();
-            let collation = coercion::compared(&compared, &self.param_kinds, &name)?;
-            let args = match <[Expr; 2]>::try_from(args) {
-                Ok([value, other]) if function == func::Func::NullIf => {
-                    let value = if self.is_number(&other) { as_number(value) } else { value };
-                    let other = exact(&value, other);
-                    vec![value, other]
-                }
-                Ok(two) => two.into(),
-                Err(args) => args,
-            };
-            return Ok(Expr::Call(function, args, collation));
-        }
-        Ok(self.chosen(call(function, args)))
-    }
-
-    /// Columns of BIT as what a function makes of them: numbers, or bytes whose case is none.
-    fn bits_as(&self, function: func::Func, args: Vec<Expr>) -> Vec<Expr> {
-        use func::Func;
-        let is_bits = |e: &Expr| matches!(e.kind(&self.param_kinds), Kind::Bit(_) | Kind::Null);
-        let to = match function {
-            Func::Upper | Func::Lower => CastType::Bytes(None),
-            Func::Bin | Func::Oct | Func::Conv => CastType::Unsigned,
-            Func::Coalesce | Func::IfNull | Func::Greatest | Func::Least if args.iter().all(is_bits) => {
-                CastType::Unsigned
-            }
-            _ if function.is_numeric() => CastType::Unsigned,
-            _ => return args,
-        };
-        let cast = |e: Expr| match e.kind(&self.param_kinds) {
-            Kind::Bit(_) => Expr::Cast(Box::new(e), to),
-            _ => e,
-        };
-        args.into_iter().map(cast).collect()
-    }
-
-    /// An expression that chooses among numbers of several kinds gives them the kind that holds all.
-    fn chosen(&self, e: Expr) -> Expr {
-        use func::Func;
-        let (choices, scaled): (Vec<&Expr>, bool) = match &e {
-            Expr::Case { whens, otherwise, .. } => {
-                (whens.iter().map(|(_, then)| then).chain(otherwise.as_deref()).collect(), false)
-            }
-            Expr::Call(Func::If, args, _) => (args[1..].iter().collect(), false),
-            Expr::Call(Func::IfNull | Func::Coalesce | Func::Greatest | Func::Least, args, _) => {
-                (args.iter().collect(), true)
-            }
-            _ => return e,
-        };
-        let kind = e.kind(&self.param_kinds);
-        let is_mixed = choices.iter().any(|c| !matches!(c.kind(&self.param_kinds), k if k == kind || k == Kind::Null));
-        match kind {
-            Kind::Double | Kind::Decimal(_) if is_mixed => Expr::Cast(Box::new(e), CastType::Chosen { kind, scaled }),
-            // A time is one of today.
-            Kind::DateTime(n) if is_mixed => Expr::Cast(Box::new(e), CastType::DateTime(n)),
-            _ => e,
-        }
-    }
-}
-
-fn call(f: func::Func, args: Vec<Expr>) -> Expr {
-    let collation = coercion::carried(&args, &[]);
-    Expr::Call(f, args, collation)
-}
-
-/// A constant beside a column of exact numbers takes the column's type.
-fn exact(column: &Expr, constant: Expr) -> Expr {
-    let is_exact = |ty| {
-        matches!(ty, ColumnType::Int { .. } | ColumnType::Decimal { .. } | ColumnType::Year | ColumnType::Bit { .. })
-    };
-    let may_be_text =
-        !matches!(constant, Expr::Const(Datum::Int(_) | Datum::UInt(_) | Datum::Decimal { .. } | Datum::Null));
-    if !constant.is_constant() || constant.any(|e| matches!(e, Expr::Given(..))) {
-        return constant;
-    }
-    let ty = match column {
-        Expr::NewColumn(c) if c.ty != ColumnType::Year => Some(c.ty),
-        other => other.column_type(),
-    };
-    match ty {
-        Some(ColumnType::Year) => Expr::Cast(Box::new(constant), CastType::Year { alone: true }),
-        Some(ty) if is_exact(ty) && may_be_text => {
-            Expr::Cast(Box::new(constant), CastType::Exact { decimal: matches!(ty, ColumnType::Decimal { .. }) })
-        }
-        _ => constant,
-    }
-}
-
-fn shorten(text: &str) -> String {
-    text.chars().take(60).collect()
-}
-
-fn placeholder(text: &str) -> Result<Expr> {
-    let number = text.strip_prefix('?').and_then(|n| n.parse::<usize>().ok()).and_then(|n| n.checked_sub(1));
-    match number {
-        Some(n) if n >= digest::BINARY_LITERAL => Ok(binary_literal(Expr::Param(n - digest::BINARY_LITERAL))),
-        Some(n) => Ok(Expr::Param(n)),
-        None => Err(errors::syntax(text)),
-    }
-}
-
-fn binary_literal(bytes: Expr) -> Expr {
-    Expr::Call(func::Func::BinaryLiteral, vec![bytes], Collation::Binary)
-}
-
-/// A hexadecimal or bit literal where a number is wanted; everything else as it is.
-pub fn as_number(e: Expr) -> Expr {
-    match e {
-        Expr::Call(func::Func::BinaryLiteral, bytes, c) => Expr::Call(func::Func::BinaryNumber, bytes, c),
-        other => other,
-    }
-}
-
-/// The column of a TEXT where a number is wanted: what of it is none is not warned of, in MySQL.
-pub fn quiet_number(e: Expr) -> Expr {
-    match e.column_type() {
-        Some(ColumnType::Text { .. }) => Expr::Cast(Box::new(e), CastType::Quiet),
-        _ => e,
-    }
-}
-
-/// Whether an operator is AND (`true`) or OR (`false`).
-fn is_chain(op: &BinaryOperator) -> Option<bool> {
-    use BinaryOperator as B;
-    match op {
-        B::And | B::PGOverlap => Some(true), // && is AND in MySQL
-        B::Or | B::StringConcat => Some(false),
-        _ => None,
-    }
-}
-
-fn value(v: &ast::Value) -> Result<Expr> {
-    use ast::Value as V;
-    Ok(match v {
-        V::Number(n, _) => Expr::Const(digest::number(n.as_bytes())?),
-        V::SingleQuotedString(s) | V::DoubleQuotedString(s) | V::NationalStringLiteral(s) => {
-            Expr::Const(Datum::text(s.clone()))
-        }
-        V::HexStringLiteral(s) => binary_literal(Expr::Const(Datum::Bytes(digest::from_hex(s.as_bytes()).into()))),
-        V::SingleQuotedByteStringLiteral(s) if s.bytes().all(|b| matches!(b, b'0' | b'1')) => {
-            binary_literal(Expr::Const(Datum::Bytes(digest::from_bits(s.as_bytes()).into())))
-        }
-        V::Boolean(b) => Expr::Const(Datum::from_bool(*b)),
-        V::Null => Expr::Const(Datum::Null),
-        V::Placeholder(p) => placeholder(p)?,
-        other => return Err(errors::not_supported(&shorten(&other.to_string()))),
-    })
-}
-
-fn unit_name(field: &DateTimeField) -> String {
-    field.to_string().to_ascii_lowercase()
-}
-
-fn cast_type(ty: &DataType) -> Result<CastType> {
-    let small = |n: &Option<u64>| n.map_or(0, |n| n.min(6) as u8);
-    let length = |n: &Option<ast::CharacterLength>| match n {
-        Some(ast::CharacterLength::IntegerLength { length, .. }) => u32::try_from(*length).ok(),
-        _ => None,
-    };
-    Ok(match ty {
-        DataType::Signed | DataType::SignedInteger | DataType::BigInt(_) | DataType::Int(_) | DataType::Integer(_) => {
-            CastType::Signed
-        }
-        DataType::Unsigned | DataType::UnsignedInteger => CastType::Unsigned,
-        DataType::Decimal(i) | DataType::Numeric(i) | DataType::Dec(i) => match *i {
-            ExactNumberInfo::None => CastType::Decimal { precision: 10, scale: 0 },
-            ExactNumberInfo::Precision(p) => CastType::Decimal { precision: p.min(38) as u8, scale: 0 },
-            ExactNumberInfo::PrecisionAndScale(p, s) => {
-                CastType::Decimal { precision: p.min(38) as u8, scale: s.clamp(0, 30) as u8 }
-            }
-        },
-        DataType::Float(ExactNumberInfo::None) => CastType::Float,
-        DataType::Float(ExactNumberInfo::Precision(p)) if *p <= 24 => CastType::Float,
-        DataType::Double(_) | DataType::Float(_) | DataType::Real | DataType::DoublePrecision => CastType::Double,
-        DataType::Char(n) | DataType::Character(n) | DataType::Varchar(n) | DataType::Nvarchar(n) => {
-            CastType::Text(length(n))
-        }
-        DataType::Text => CastType::Text(None),
-        DataType::Binary(n) => CastType::Bytes(n.and_then(|n| u32::try_from(n).ok())),
-        DataType::Date => CastType::Date,
-        DataType::Datetime(n) | DataType::Timestamp(n, _) => CastType::DateTime(small(n)),
-        DataType::Time(n, _) => CastType::Time(small(n)),
-        DataType::JSON => CastType::Json,
-        other if other.to_string().eq_ignore_ascii_case("year") => CastType::AsYear,
-        other => return Err(errors::not_supported(&format!("CAST AS {other}"))),
-    })
 }

@@ -6,7 +6,7 @@
 use apus_types::ColumnType;
 use sqlparser::ast;
 
-use super::{Builder, Expr, call, func::Func, is_any_value};
+use super::{Builder, Expr, func::Func, function::call, is_any_value};
 use crate::{
     errors::Result,
     expr::{CastType, Kind},

@@ -5,7 +5,7 @@ use sqlparser::ast::{
     WindowFrameBound, WindowFrameUnits, WindowType,
 };
 
-use super::{Aggregate, AggregateKind, ArithOp, Builder, CastType, Datum, Expr, Kind, decimal};
+use super::{Aggregate, AggregateKind, Builder, CastType, Datum, Expr, Kind};
 use crate::{
     errors::{self, Result},
     expr::coercion::collation_of,
@@ -15,6 +15,7 @@ use crate::{
     },
     wire::SqlError,
 };
+use crate::{expr::ArithOp, value::decimal};
 
 const UNNAMED: &str = "<unnamed window>";
 

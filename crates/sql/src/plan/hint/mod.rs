@@ -67,7 +67,7 @@ impl Hints {
         }
         let (plain, placed) = place::cut(text);
         let is_made = place::is_block(&plain);
-        let numbers: BTreeMap<Location, usize> = place::located(&plan::prepared(&plain)).into_iter().collect();
+        let numbers: BTreeMap<Location, usize> = place::located(&plan::syntax::prepared(&plain)).into_iter().collect();
         let count = numbers.values().copied().max().unwrap_or(1);
         let blocks = RefCell::new(Blocks::new(&placed, ansi_quotes, !is_made, count));
         Some((plain, Hints { blocks, numbers, current: Cell::new(usize::from(is_made)), target: RefCell::default() }))

@@ -102,7 +102,7 @@ pub fn apply(hints: &[Hint], variables: &mut Variables) -> Vec<SqlError> {
         };
         let value = match value {
             Value::Whole(n) => i64::try_from(*n).map_or(Datum::UInt(*n), Datum::Int),
-            Value::Fraction(text) => crate::parse::digest::number(text.as_bytes()).unwrap_or(Datum::Null),
+            Value::Fraction(text) => crate::parse::digest::literal::number(text.as_bytes()).unwrap_or(Datum::Null),
             Value::Text(text) => Datum::text(text.clone()),
         };
         match variables.set(&name, Some(&value)) {

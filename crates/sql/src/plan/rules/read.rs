@@ -21,7 +21,9 @@ pub fn parse(text: &str) -> Result<ast::Expr> {
     if text.len() > TEXT_BYTES_MAX {
         return Err(errors::not_supported("expressions of more than 64 KiB in a definition"));
     }
-    let Statement::Query(query) = plan::parse(&format!("SELECT ({text})"))? else { return Err(errors::syntax(text)) };
+    let Statement::Query(query) = plan::syntax::parse(&format!("SELECT ({text})"))? else {
+        return Err(errors::syntax(text));
+    };
     let SetExpr::Select(select) = *query.body else { return Err(errors::syntax(text)) };
     match (select.projection.as_slice(), select.from.is_empty()) {
         ([SelectItem::UnnamedExpr(e)], true) => Ok(e.clone()),

@@ -14,7 +14,7 @@ use crate::{
     expr::Kind,
     parse::token::{Token, Tokens},
     plan::bind,
-    session::KeptPlan,
+    session::prepared::KeptPlan,
     value::number_format::Face,
     variables::Planning,
 };
@@ -78,7 +78,7 @@ impl Text {
     pub fn may_call(&self) -> bool {
         let t = Tokens::new(&self.sql);
         let is_call = |at: usize| match (t.ahead(at), t.ahead(at + 1)) {
-            (Some(Token::Word(word)), Some(Token::Symbol('('))) => !bind::is_native(word),
+            (Some(Token::Word(word)), Some(Token::Symbol('('))) => !bind::function::is_native(word),
             (Some(Token::Quoted(_)), Some(Token::Symbol('('))) => true,
             _ => false,
         };

@@ -3,12 +3,16 @@
 use super::{
     code::{Condition, Diagnostics, Item, Program, Signal, Wanted},
     failures,
-    run::Frame,
+    run::frame::Frame,
 };
 use crate::{
     errors::{Result, wrong_variable_value},
     server::Output,
-    session::{ERROR, Session, Signalled, Warning, engine::SqlEngine},
+    session::{
+        Session,
+        engine::SqlEngine,
+        warnings::{ERROR, Signalled, Warning},
+    },
     value::datum::Datum,
     wire::SqlError,
 };

@@ -14,7 +14,7 @@ use super::{
     code::{Program, Step, Target},
     compile::Compiler,
     failures, kept_as, key, number,
-    run::Frame,
+    run::frame::Frame,
     table,
 };
 use crate::{
@@ -85,7 +85,7 @@ impl SqlEngine {
         }
         let Some(collation) = catalog.databases.get(&database) else { return Err(errors::unknown_database(&database)) };
         let definition = definition(session, clause, name.clone(), collation.name())?;
-        if kind == Kind::Function && bind::is_native(&name) {
+        if kind == Kind::Function && bind::function::is_native(&name) {
             let e = failures::native_name(&name);
             session.warn("Note", e.errno, e.message);
         }

@@ -21,7 +21,6 @@
 pub mod clause;
 pub mod code;
 pub mod compile;
-mod compile_conditions;
 mod conditions;
 pub mod define;
 pub mod failures;

@@ -18,7 +18,10 @@ use crate::{
     },
     program::routine::{
         CALLS_MAX, failures,
-        run::{Frame, Surroundings, enter, leave},
+        run::{
+            frame::Frame,
+            surroundings::{Surroundings, enter, leave},
+        },
     },
     server::Collected,
     session::{Called, Done, Fail, Session, engine::SqlEngine},
