@@ -76,6 +76,11 @@ impl Client {
     pub fn view(&self) -> Rc<View> {
         self.inner.core.borrow().view.clone()
     }
+    /// Which dictionary the cluster has, as far as this client has heard: lineage and version. Where a loss of power has taken the newest definitions, other ones get their versions in the next lineage.
+    pub fn dictionary_point(&self) -> (u64, u64) {
+        let core = self.inner.core.borrow();
+        (core.view.lineage, core.schema_version)
+    }
     /// Newest dictionary version announced by the cluster. Compare for inequality: a cluster that was set up anew starts again.
     pub fn schema_version(&self) -> u64 {
         self.inner.core.borrow().schema_version

@@ -233,6 +233,22 @@ fn an_old_map_is_refreshed_by_the_refusal() {
 }
 
 #[test]
+fn another_lineage_has_another_dictionary_though_its_version_is_the_same() {
+    let mut bench = Bench::ready(50);
+    let before = bench.client.dictionary_point();
+    (bench.world.view.lineage, bench.world.view.generation) = (7, 1 << 20);
+    bench.hook = once(Kind::ReadReq, |world, node, envelope, body, out| {
+        let req = ReadReq::decode(body).unwrap();
+        world.refuse(node, envelope, RequestRef::new(req.request, ErrorCode::WrongView), out);
+        Act::Done
+    });
+    assert_eq!(read(&mut bench, &keys([1])).unwrap(), expect([1], 50));
+    let after = bench.client.dictionary_point();
+    assert_eq!((before.1, after), (after.1, (7, before.1)));
+    assert_ne!(before, after);
+}
+
+#[test]
 fn a_final_refusal_is_passed_on_and_a_temporary_one_ends() {
     let mut bench = Bench::ready(5);
     bench.hook = Box::new(|world, node, envelope, body, out| {

@@ -125,7 +125,7 @@ pub struct Catalog {
 
 impl Catalog {
     pub fn is_current(&self, client: &Client) -> bool {
-        self.loaded && client.schema_version() == self.version
+        self.loaded && client.dictionary_point() == (self.lineage, self.version)
     }
 
     /// Builds the catalog of a dictionary. Tables that are as they were in `before` are the same, so that plans made for them stay.
