@@ -9,12 +9,9 @@ import pymysql
 
 from lib.cluster import Cluster
 from lib.harness import check, check_equal, scenario_main, wait_until
-from lib.sessions import Later, ask, connect, refused
+from lib.sessions import Later, ask, connect, lock_and_dead_nodes, refused
 
 LIMIT_SECONDS = (150, 240)
-# Seconds after which others take the locks of a SQL node that is dead (crates/sql/src/session/user_lock/lease.rs, DEAD), and some to find out.
-DEAD_SECONDS = 10
-SOME = 8
 ACCOUNTS = 20
 
 
@@ -153,30 +150,6 @@ def snapshots_agree(t, nodes):
         check(not errors, f"{errors}")
 
 
-def a_dead_node(t, cluster, nodes):
-    with t.case("a SQL node that has the lock is killed: writers go on"):
-        process, node = cluster.more_sql()
-        doomed = connect(node)
-        ask(doomed, "FLUSH TABLES WITH READ LOCK")
-        other = connect(nodes[1])
-        writer = Later(other, "UPDATE account SET amount = amount WHERE id = 1")
-        check(writer.waits(), "it waits")
-        process.kill()
-        check_equal(writer.done(DEAD_SECONDS + SOME + 10).error, None, "the writer")
-        check(DEAD_SECONDS - 2 < writer.took < DEAD_SECONDS + SOME + 2, f"it waited for {writer.took} s")
-    with t.case("a data node dies and comes back: the lock stays"):
-        lock, other = connect(nodes[0]), connect(nodes[1])
-        ask(lock, "FLUSH TABLES WITH READ LOCK")
-        cluster.kill(2)
-        cluster.wait_down(2)
-        writer = Later(other, "UPDATE account SET amount = amount WHERE id = 1")
-        check(writer.waits(), "it waits")
-        cluster.restart(2)
-        cluster.wait_up(2)
-        ask(lock, "UNLOCK TABLES")
-        check_equal(writer.done().error, None, "the writer")
-
-
 def body(t):
     with Cluster(t, sql_nodes=2) as cluster:
         nodes = cluster.describe()["sql"]
@@ -191,7 +164,7 @@ def body(t):
         with contextlib.closing(connect(nodes[0])) as first:
             ask(first, "ALTER TABLE account ADD changes INT NOT NULL DEFAULT 0")
         snapshots_agree(t, nodes)
-        a_dead_node(t, cluster, nodes)
+        lock_and_dead_nodes(t, cluster, nodes, "FLUSH TABLES WITH READ LOCK", "UPDATE account SET amount = amount WHERE id = 1", within="SELECT COUNT(*) FROM account")
 
 
 if __name__ == "__main__":

@@ -8,12 +8,9 @@ import pymysql
 
 from lib.cluster import Cluster
 from lib.harness import check, check_equal, scenario_main
-from lib.sessions import Later, ask, connect, refused
+from lib.sessions import Later, ask, connect, lock_and_dead_nodes, refused
 
 LIMIT_SECONDS = (200, 300)
-# Seconds after which others take the locks of a SQL node that is dead (crates/sql/src/session/user_lock/lease.rs, DEAD), and some to find out.
-DEAD_SECONDS = 10
-SOME = 8
 # Of a dump. Each table would take half a second where each lock was told to all SQL nodes.
 TABLES = 60
 
@@ -182,31 +179,6 @@ def a_dump(t, nodes):
                 check_equal(ask(other, "SELECT COUNT(*) FROM restored.t7"), 3, "the other SQL node gets the database back")
 
 
-def a_dead_node(t, cluster, nodes):
-    with t.case("a SQL node whose session has a lock is killed: others go on"):
-        process, node = cluster.more_sql()
-        doomed = connect(node)
-        ask(doomed, "LOCK TABLES a WRITE")
-        other = connect(nodes[1])
-        reader = Later(other, "SELECT * FROM a")
-        check(reader.waits(), "it waits")
-        process.kill()
-        check_equal(reader.done(DEAD_SECONDS + SOME + 10).error, None, "the reader")
-        check(DEAD_SECONDS - 2 < reader.took < DEAD_SECONDS + SOME + 2, f"it waited for {reader.took} s")
-    with t.case("a data node dies and comes back: the lock stays"):
-        lock, other = connect(nodes[0]), connect(nodes[1])
-        ask(lock, "LOCK TABLES a WRITE")
-        cluster.kill(2)
-        cluster.wait_down(2)
-        reader = Later(other, "SELECT * FROM a")
-        check(reader.waits(), "it waits")
-        cluster.restart(2)
-        cluster.wait_up(2)
-        ask(lock, "UPDATE a SET n = n + 1")
-        ask(lock, "UNLOCK TABLES")
-        check_equal(reader.done().error, None, "the reader")
-
-
 def body(t):
     with Cluster(t, sql_nodes=2) as cluster:
         nodes = cluster.describe()["sql"]
@@ -230,7 +202,7 @@ def body(t):
         between_nodes(t, nodes)
         nobody_loses(t, nodes)
         a_dump(t, nodes)
-        a_dead_node(t, cluster, nodes)
+        lock_and_dead_nodes(t, cluster, nodes, "LOCK TABLES a WRITE", "SELECT * FROM a", within="UPDATE a SET n = n + 1")
 
 
 if __name__ == "__main__":

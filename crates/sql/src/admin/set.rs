@@ -306,15 +306,7 @@ pub(crate) fn value_of(session: &Session, text: &str) -> Result<Datum<'static>> 
     builder.assigns = text.contains(":=");
     let expr: Expr = builder.build(e)?;
     let layout = apus_types::RowLayout::new([]);
-    let cx = Context {
-        layout: &layout,
-        row: &[],
-        new_row: None,
-        params: &[],
-        aggregates: &[],
-        given: &[],
-        env: &session.env,
-    };
+    let cx = Context::of_row(&layout, &[], &session.env);
     Ok(expr.eval(&cx)?.into_owned())
 }
 

@@ -34,15 +34,7 @@ impl Rules {
     ) -> Option<SqlError> {
         let is_asked = |name: &str| only.is_none_or(|only| only.iter().any(|one| one.eq_ignore_ascii_case(name)));
         for Check { name, condition } in self.checks.iter().filter(|check| is_asked(&check.name)) {
-            let cx = Context {
-                layout: schema.layout(),
-                row,
-                new_row: None,
-                params: &[],
-                aggregates: &[],
-                given: &[],
-                env: &session.env,
-            };
+            let cx = Context::of_row(schema.layout(), row, &session.env);
             let truth = condition.eval(&cx).map(|value| eval::truth(&cx, &value));
             let is_faulty = session.env.fault_if(strict).is_some();
             if is_faulty || !matches!(truth, Ok(None | Some(true))) {

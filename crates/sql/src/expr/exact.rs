@@ -149,15 +149,7 @@ mod tests {
         for values in &rows {
             let mut row = Vec::new();
             layout.encode(values, &mut row).unwrap();
-            let cx = Context {
-                layout: &layout,
-                row: &row,
-                new_row: None,
-                params: &[],
-                aggregates: &[],
-                given: &[],
-                env: &env,
-            };
+            let cx = Context::of_row(&layout, &row, &env);
             for e in &expressions {
                 let found = Exact::of(e, &cx).expect("all have a DECIMAL in each operation").eval(&cx);
                 fits += usize::from(found.is_some());

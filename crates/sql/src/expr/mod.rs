@@ -440,6 +440,13 @@ pub struct Context<'a> {
     pub env: &'a Env,
 }
 
+impl<'a> Context<'a> {
+    /// A row alone.
+    pub fn of_row(layout: &'a RowLayout, row: &'a [u8], env: &'a Env) -> Context<'a> {
+        Context { layout, row, new_row: None, params: &[], aggregates: &[], given: &[], env }
+    }
+}
+
 /// What an expression that names no column is evaluated over.
 pub fn without_row<'a>(params: &'a [Datum<'a>], env: &'a Env) -> Context<'a> {
     static EMPTY: OnceLock<RowLayout> = OnceLock::new();

@@ -40,7 +40,7 @@ fn show(text: &str) -> String {
         Err(e) => return e.errno.to_string(),
     };
     let layout = RowLayout::new([]);
-    let cx = Context { layout: &layout, row: &[], new_row: None, params: &[], aggregates: &[], given: &[], env: &env };
+    let cx = Context::of_row(&layout, &[], &env);
     let [output] = plan.outputs.as_slice() else { panic!("{text}") };
     match (output.expr.eval(&cx), output.kind) {
         (Ok(Datum::Null), _) => "NULL".into(),

@@ -194,7 +194,7 @@ fn evaluate(text: &str) -> String {
         Err(e) => return e.errno.to_string(),
     };
     let layout = RowLayout::new([]);
-    let cx = Context { layout: &layout, row: &[], new_row: None, params: &[], aggregates: &[], given: &[], env: &env };
+    let cx = Context::of_row(&layout, &[], &env);
     match expr.eval(&cx) {
         Ok(Datum::Null) => "NULL".into(),
         Ok(d) => d.as_string(),

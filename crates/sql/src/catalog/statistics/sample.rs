@@ -221,15 +221,7 @@ impl Sample {
         }
         let mut condition = condition.clone();
         condition.project(&self.columns);
-        let context = |row| Context {
-            layout: &self.layout,
-            row,
-            new_row: None,
-            params: &[],
-            aggregates: &[],
-            given: &[],
-            env: &self.env,
-        };
+        let context = |row| Context::of_row(&self.layout, row, &self.env);
         let condition = fold::for_rows(Some(&condition), self.rows.len(), &context(&[]))?;
         let mut passed = 0.0;
         for row in self.rows.iter() {

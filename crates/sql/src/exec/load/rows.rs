@@ -295,15 +295,7 @@ impl<'l> Loading<'l> {
             self.draft_row.clear();
             encode_row(schema, &self.draft, &mut self.draft_row)?;
             let row = self.draft_row.get(0).unwrap_or(&[]);
-            let cx = Context {
-                layout: schema.layout(),
-                row,
-                new_row: None,
-                params: &[],
-                aggregates: &[],
-                given: &[],
-                env: &session.env,
-            };
+            let cx = Context::of_row(schema.layout(), row, &session.env);
             let (at, value) = (usize::from(*column), e.eval(&cx)?.into_owned());
             if self.is_strict()
                 && let Some(fault) = session.env.fault_if(session.env.variables.strict)

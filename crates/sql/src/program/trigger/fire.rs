@@ -120,15 +120,7 @@ fn load(session: &Session, table: &Table, trigger: &Trigger, rows: Rows<'_>, fra
     for variable in frame.program.clone().rows.iter() {
         let Some(row) = (if variable.is_new { rows.new } else { rows.old }) else { continue };
         let column = &schema.columns[usize::from(variable.column)];
-        let cx = Context {
-            layout: schema.layout(),
-            row,
-            new_row: None,
-            params: &[],
-            aggregates: &[],
-            given: &[],
-            env: &session.env,
-        };
+        let cx = Context::of_row(schema.layout(), row, &session.env);
         let value = Expr::Column(ColumnRef { slot: variable.column, ty: column.ty }).eval(&cx)?.into_owned();
         // A value that is to be generated is 0 until then.
         let value = if is_made && column.auto_increment && value.is_null() { Datum::Int(0) } else { value };
