@@ -144,6 +144,7 @@ impl SqlEngine {
             if let Some(mut transaction) = session.transaction.take() {
                 let _ = transaction.rollback().await;
                 session.wrote.clear();
+                session.worked.clear();
                 session.own.clear();
             }
         } else if session.savepoint > before
