@@ -14,6 +14,7 @@ words; of warnings each number once.
 import pathlib
 import re
 import time
+import unicodedata
 
 from . import answers
 from .harness import ROOT, Failure, check
@@ -151,6 +152,16 @@ def without_warnings(lines):
 # What MySQL checks of a statement before it is known which parts of it are reached.
 CHECKED_BEFORE = re.compile(r"! 1525 |! 1292 \w+ (Incorrect \w+ value: .* for column|Truncated incorrect (date|datetime|time) value)")
 PARTS = re.compile(r"\b(AND|OR|XOR|IF|IFNULL|COALESCE|CASE|WHERE|JOIN|LIMIT)\b")
+# Conditions of which an optimizer chooses which parts it asks of which rows.
+SEVERAL = re.compile(r"\b(AND|OR|XOR|JOIN|LIMIT|SELECT)\b")
+SETS = re.compile(r"\b(UNION|EXCEPT|INTERSECT)\b")
+# Errors that values of a row are.
+OF_A_ROW = re.compile(r"! (1062|1264|1265|1292|1366|1406|1690) ")
+
+
+def base_letters(line):
+    """Without case and accents, as utf8mb4_general_ci compares."""
+    return "".join(c for c in unicodedata.normalize("NFD", line.casefold()) if not unicodedata.combining(c))
 
 
 def explanation(text, wanted, found):
@@ -163,12 +174,31 @@ def explanation(text, wanted, found):
             return "another type"
         if re.search(r"\b(IF|CASE)\b", text) and [as_numbers(line) for line in a[1:]] == [as_numbers(line) for line in b[1:]]:
             return "zeros at the end of a decimal that IF or CASE has chosen"
-    if re.search(r"(IFNULL|COALESCE)\((\w+), \2\).* (UNION|EXCEPT|INTERSECT) |(UNION|EXCEPT|INTERSECT) .*(IFNULL|COALESCE)\((\w+), \5\)", text) and " DATETIME" in wanted[0]:
+        numbers = [sorted(as_numbers(line) for line in without_warnings(lines)[1:]) for lines in (a, b)]
+        if SETS.search(text) and numbers[0] == numbers[1]:
+            return "digits behind the points of numbers of several types in a set"
+    if re.search(r"(IFNULL|COALESCE)\((\w+), \2\).* (UNION|EXCEPT|INTERSECT) |(UNION|EXCEPT|INTERSECT) .*(IFNULL|COALESCE)\((\w+), \6\)", text) and " DATETIME" in wanted[0]:
         return "a time that IFNULL has chosen goes into a set of dates by its text in MySQL"
-    if re.search(r"\b(MIN|MAX)\(", text) and [line.casefold() for line in a] == [line.casefold() for line in b]:
+    if re.search(r"\b(MIN|MAX)\(", text) and [base_letters(line) for line in a] == [base_letters(line) for line in b]:
         return "which of several equal texts MIN or MAX takes"
     if re.search(r"BETWEEN (\S+'[^']*') AND \1", text) and a[0] == b[0]:
         return "BETWEEN of one moment twice, which MySQL takes for ="
+    if any(re.search(r"Truncated incorrect time value: '\d{4}-\d\d-\d\d'", line) for line in wanted):
+        return "a date in a list of times, which MySQL reads as a time"
+    if re.search(r"\bIN \(SELECT (\w+, )?(DATE|TIMESTAMP)'", text) and a[0] == b[0]:
+        return "a constant that a semi-join of MySQL compares with a column of times"
+    if re.search(r"CONCAT\(CAST\(\w+'[^']*' AS CHAR\), ", text):
+        return "the text of a constant that MySQL's CONCAT overwrites from the second row on"
+    if re.search(r"\+ INTERVAL .* AS SIGNED", text) and any(re.search(r"\b\d{12}60\b", line) for line in wanted):
+        return "a number of a moment with 60 seconds, which MySQL rounds no further"
+    if wanted[0].startswith("+") and found[0].startswith("! 1406 "):
+        return "a double of which MySQL stores as many digits as a text column has room for"
+    if OF_A_ROW.match(wanted[0]) and OF_A_ROW.match(found[0]):
+        return "which of several errors comes first"
+    one_fails = {wanted[0][0], found[0][0]} == {"!", "+"}
+    if one_fails and re.search(r"! 1292 \w+ Truncated incorrect (DOUBLE|DECIMAL|INTEGER|datetime|date|time) ", wanted[0] + found[0]):
+        if SEVERAL.search(text) or found[0].startswith("+ affected=0 "):
+            return "what is no number or moment in a part of a condition that only one of both has asked"
     if CHECKED_BEFORE.match(wanted[0]) and b[0][0] != "!" and PARTS.search(text):
         return "a comparison with what is no moment, where no row needs it"
     if wanted[0].startswith("! 1292") and b[0][0] == "+" and text.endswith("LIMIT 1"):

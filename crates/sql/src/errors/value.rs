@@ -75,6 +75,10 @@ pub fn invalid_timestamp(column: &str, row: usize) -> SqlError {
     error(1299, b"HY000", format!("Invalid TIMESTAMP value in column '{column}' at row {row}"))
 }
 
+pub fn no_next_second() -> SqlError {
+    error(1441, b"22008", "Datetime function: datetime field overflow".into())
+}
+
 pub fn out_of_range(column: &str, row: usize) -> SqlError {
     error(1264, b"22003", format!("Out of range value for column '{column}' at row {row}"))
 }

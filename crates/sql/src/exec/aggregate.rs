@@ -11,6 +11,7 @@ use crate::{
     spill::byte_strings::{Pairs, StringSet},
     value::{
         datum::{Datum, Number},
+        decimal,
         json::{Json, Object},
     },
 };
@@ -170,7 +171,7 @@ impl Accumulator {
             AggregateKind::Count | AggregateKind::CountRows => Datum::Int(self.count as i64),
             AggregateKind::Sum => self.value.unwrap_or(Datum::Null),
             AggregateKind::Avg => match self.value {
-                Some(sum) => arithmetic::arith(ArithOp::Div, &sum, &Datum::Int(self.count as i64))?,
+                Some(sum) => average(sum, self.count, a)?,
                 None => Datum::Null,
             },
             AggregateKind::Min | AggregateKind::Max => self.value.unwrap_or(Datum::Null),
@@ -290,6 +291,28 @@ pub fn is_order_free(a: &Aggregate, value: &Datum<'_>) -> bool {
             matches!(value, Datum::Int(_) | Datum::UInt(_) | Datum::Decimal { .. })
         }
         _ => false,
+    }
+}
+
+/// The mean of values of a decimal type, cut behind whole words of nine digits and told with the digits of its type, as in MySQL: it divides a sum of distinct values as
+/// one that fills its words.
+fn average(sum: Datum<'static>, count: u64, a: &Aggregate) -> Result<Datum<'static>> {
+    const WORD: u8 = decimal::WORD_DIGITS;
+    let by_type = |shown: u8| {
+        let (unscaled, scale) = sum.number()?.to_decimal()?;
+        let digits = shown.saturating_sub(decimal::DIVISION_DIGITS);
+        let filled = if a.distinct { digits.next_multiple_of(WORD) } else { digits };
+        let kept = (filled + decimal::DIVISION_DIGITS).next_multiple_of(WORD);
+        let (quotient, _) = decimal::divide((unscaled, scale), (i128::from(count), 0), kept)?;
+        Some(Datum::decimal(quotient, kept, shown))
+    };
+    let mean = match a.kind {
+        Kind::Decimal(shown) => by_type(shown),
+        _ => None,
+    };
+    match mean {
+        Some(mean) => Ok(mean),
+        None => arithmetic::arith(ArithOp::Div, &sum, &Datum::Int(count as i64)),
     }
 }
 

@@ -460,8 +460,14 @@ async fn renumber(
     let c = &schema.columns[usize::from(column)];
     let n = numbers.generate(cluster, schema, column, 1).await?.min(greatest(c.ty));
     s.generated[i] = n;
-    let assign =
-        Assign { row: i + 1, table: &schema.name, strict: true, zone: session.env.zone(), env: Some(&session.env) };
+    let assign = Assign {
+        row: i + 1,
+        table: &schema.name,
+        strict: true,
+        zone: session.env.zone(),
+        env: Some(&session.env),
+        warns: false,
+    };
     Ok(assign::replace(schema, image, column, &assign::assign(c, Datum::UInt(n), assign)?)?)
 }
 

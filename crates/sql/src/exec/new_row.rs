@@ -134,6 +134,7 @@ impl<'a> Making<'a> {
             strict: session.env.variables.strict,
             zone: session.env.zone(),
             env: Some(&session.env),
+            warns: false,
         };
         let lenient = !assign.strict || plan.on_duplicate == OnDuplicate::Ignore;
         Making { session, plan, params, assign, lenient, is_triggered: false }

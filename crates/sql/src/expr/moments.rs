@@ -1,6 +1,6 @@
 //! Values as moments and durations, as functions of time take them, and what is said of those that are none.
 
-use apus_types::time::{Civil, civil_from_unix_micros, pack_date, pack_datetime, unpack_datetime};
+use apus_types::time::{Civil, civil_from_unix_micros, pack_date, pack_datetime};
 
 use super::{CastType, Context};
 use crate::{
@@ -153,9 +153,13 @@ pub fn cast<'a>(cx: &Context<'_>, value: Datum<'a>, to: CastType) -> Datum<'a> {
     let Some((c, _)) = read else { return Datum::Null };
     match to {
         CastType::DateTime(n) => match temporal::fit_datetime(pack_datetime(c), n, cuts) {
-            // There is no next second where there is no day.
-            fit if temporal::is_partial(&c) && unpack_datetime(fit).second != c.second => Datum::Null,
-            fit => Datum::DateTime(fit, n),
+            Some(fit) => Datum::DateTime(fit, n),
+            None => {
+                if !temporal::is_partial(&c) {
+                    cx.env.note(errors::no_next_second());
+                }
+                Datum::Null
+            }
         },
         _ if matches!(value, Datum::Date(_)) && c != Default::default() && !dates(cx, Wanted::Parts).have(&c) => {
             Datum::Null

@@ -150,6 +150,15 @@ impl<'a> Datum<'a> {
     pub fn decimal(unscaled: i128, scale: u8, shown: u8) -> Datum<'a> {
         if scale > shown { Datum::Fine { unscaled, scale, shown } } else { Datum::Decimal { unscaled, scale } }
     }
+    /// Without digits that it is not declared with.
+    pub fn declared(self) -> Datum<'a> {
+        match self {
+            Datum::Fine { unscaled, scale, shown } => {
+                Datum::Decimal { unscaled: decimal::rescale(unscaled, scale, shown).unwrap_or(0), scale: shown }
+            }
+            other => other,
+        }
+    }
     /// Digits behind the point that the value is declared with.
     pub fn shown_scale(&self) -> u8 {
         match self {

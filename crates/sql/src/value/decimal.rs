@@ -90,7 +90,7 @@ pub fn multiply(x: (i128, u8), y: (i128, u8)) -> Option<(i128, u8)> {
 }
 
 /// Digits of a word of MySQL's decimals.
-const WORD_DIGITS: u8 = 9;
+pub const WORD_DIGITS: u8 = 9;
 
 /// The quotient, rounded to `scale` digits behind the point, as MySQL 9 hands it on (until 8.4 it kept whole words of nine digits). It divides in words of nine digits: where these end with the
 /// digits that are wanted, behind a divisor without a point, nothing is left to be rounded by. `None` when it does not fit.

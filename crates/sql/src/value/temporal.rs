@@ -90,6 +90,7 @@ impl Fields<'_> {
         }
     }
     /// Microseconds after a point, rounded at the seventh digit.
+    /// In microseconds, rounded: up to a whole second.
     fn fraction(&mut self) -> u32 {
         if !self.separator(|b| b == b'.') {
             return 0;
@@ -99,7 +100,7 @@ impl Fields<'_> {
         for i in 0..6 {
             micros = micros * 10 + self.rest.get(i).filter(|_| i < digits).map_or(0, |b| u32::from(b - b'0'));
         }
-        if digits > 6 && self.rest[6] >= b'5' && micros < 999_999 {
+        if digits > 6 && self.rest[6] >= b'5' {
             micros += 1;
         }
         self.rest = &self.rest[digits..];
@@ -150,7 +151,8 @@ pub fn written_datetime(text: &[u8], dates: Dates) -> Option<(Civil, Option<i64>
     if fields.separator(|b| b == b' ' || b == b'T') {
         let with_seconds = clock(&mut fields, &mut c)?;
         if with_seconds && matches!(fields.rest, [b'+' | b'-', ..]) {
-            return is_valid(&c).then_some((c, Some(offset(fields.rest)?), false));
+            let (c, _) = finish(c, b"", Dates::REAL)?;
+            return Some((c, Some(offset(fields.rest)?), false));
         }
     } else if fields.rest.first() == Some(&b'.') {
         return None;
@@ -203,7 +205,23 @@ fn moved(c: Civil, east: i64, zone: Zone) -> Option<Civil> {
 
 fn finish(c: Civil, rest: &[u8], dates: Dates) -> Option<(Civil, bool)> {
     let zero = c == Civil::default();
-    (zero || dates.have(&c)).then_some((c, !rest.trim_ascii().is_empty()))
+    let second = Civil { micros: c.micros % MICROS_PER_SECOND as u32, ..c };
+    if !zero && !dates.have(&second) {
+        return None;
+    }
+    let c = if second == c { c } else { next_second(c)? };
+    Some((c, !rest.trim_ascii().is_empty()))
+}
+
+/// The whole second behind this one; `None` behind the last one, and where that is of another minute and there is no day.
+fn next_second(c: Civil) -> Option<Civil> {
+    if c.second < 59 {
+        return Some(Civil { second: c.second + 1, micros: 0, ..c });
+    }
+    if is_partial(&c) {
+        return None;
+    }
+    add_micros(Civil { micros: 0, ..c }, MICROS_PER_SECOND)
 }
 
 /// `YYYYMMDD`, `YYMMDD`, `YYYYMMDDhhmmss`, `YYMMDDhhmmss`.
@@ -321,31 +339,28 @@ pub fn civil_to_timestamp(c: Civil, zone: Zone) -> Moment {
     if c == Civil::default() { Moment::Once(0) } else { zone.moment(c) }
 }
 
-/// Rounds the fraction to `decimals` digits; carries into the seconds and beyond.
-pub fn round_datetime(packed: u64, decimals: u8) -> u64 {
+/// Rounds the fraction to `decimals` digits; carries into the seconds and beyond. `None` where there is no next second.
+pub fn round_datetime(packed: u64, decimals: u8) -> Option<u64> {
     let c = unpack_datetime(packed);
     let unit = 10i64.pow(u32::from(6 - decimals.min(6)));
     if i64::from(c.micros) % unit == 0 {
-        return packed;
+        return Some(packed);
     }
     let micros = round_micros(i64::from(c.micros), decimals);
     if micros < MICROS_PER_SECOND {
-        return pack_datetime(Civil { micros: micros as u32, ..c });
+        return Some(pack_datetime(Civil { micros: micros as u32, ..c }));
     }
-    if c.second < 59 {
-        return pack_datetime(Civil { second: c.second + 1, micros: 0, ..c });
-    }
-    let second = unix_micros_from_civil(Civil { micros: 0, ..c }) + MICROS_PER_SECOND;
-    pack_datetime(civil_from_unix_micros(second))
+    next_second(c).map(pack_datetime)
 }
-/// [`round_datetime`], or without the digits that are too many.
-pub fn fit_datetime(packed: u64, decimals: u8, cuts: bool) -> u64 {
-    if !cuts {
-        return round_datetime(packed, decimals);
-    }
+/// [`round_datetime`], or without the digits that are too many, as it is stored: where there is no day there is no next second.
+pub fn fit_datetime(packed: u64, decimals: u8, cuts: bool) -> Option<u64> {
     let c = unpack_datetime(packed);
+    if !cuts {
+        let rounded = round_datetime(packed, decimals)?;
+        return (!is_partial(&c) || unpack_datetime(rounded).second == c.second).then_some(rounded);
+    }
     let unit = 10u32.pow(u32::from(6 - decimals.min(6)));
-    pack_datetime(Civil { micros: c.micros - c.micros % unit, ..c })
+    Some(pack_datetime(Civil { micros: c.micros - c.micros % unit, ..c }))
 }
 /// [`round_micros`], or without the digits that are too many.
 pub fn fit_micros(micros: i64, decimals: u8, cuts: bool) -> i64 {

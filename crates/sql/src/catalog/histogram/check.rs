@@ -224,7 +224,7 @@ fn value_of(value: &Json, column: &Column, place: &str) -> Checked<Json> {
 }
 
 fn assigned(column: &Column, value: Datum<'static>) -> Option<Datum<'static>> {
-    let how = Assign { row: 1, table: "", strict: true, zone: Zone::UTC, env: None };
+    let how = Assign { row: 1, table: "", strict: true, zone: Zone::UTC, env: None, warns: false };
     assign(column, value, how).ok()
 }
 

@@ -214,7 +214,7 @@ pub(super) fn given(session: &Session, table: &TableSchema, column: &Column) -> 
         Err(_) => assign::implicit_default(column.ty),
     };
     let strict = session.env.variables.strict;
-    let assign = Assign { row: 1, table: "", strict, zone: session.env.zone(), env: Some(env) };
+    let assign = Assign { row: 1, table: "", strict, zone: session.env.zone(), env: Some(env), warns: false };
     let value = match &default {
         Ok(_) => assign::assign(column, value, assign)?,
         // What no row may have is for a table without rows ([`refused_in_rows`]).
@@ -232,6 +232,7 @@ pub(super) fn given(session: &Session, table: &TableSchema, column: &Column) -> 
 pub(super) fn refused_in_rows(session: &Session, column: &Column) -> Option<SqlError> {
     default_expr(column).err()?;
     let env = &session.env;
-    let assign = Assign { row: 1, table: "", strict: env.variables.strict, zone: env.zone(), env: Some(env) };
+    let assign =
+        Assign { row: 1, table: "", strict: env.variables.strict, zone: env.zone(), env: Some(env), warns: false };
     assign::assign(column, assign::implicit_default(column.ty), assign).err()
 }

@@ -27,7 +27,7 @@ pub fn settle_default(c: &mut Column) -> Result<()> {
         DefaultValue::Null if !c.nullable => return Err(invalid()),
         _ => return Ok(()),
     };
-    let assign = Assign { row: 1, table: "", strict: true, zone: Zone::UTC, env: None };
+    let assign = Assign { row: 1, table: "", strict: true, zone: Zone::UTC, env: None, warns: false };
     let kept = match c.ty {
         ColumnType::Bit { length } => {
             let value = bits::of_default(text, length);

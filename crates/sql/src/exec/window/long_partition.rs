@@ -236,9 +236,9 @@ impl Place {
                 if !*with_equals {
                     all.add(aggregate, &cx)?;
                 }
-                all.clone().value(aggregate, env)?
+                all.clone().value(aggregate, env)?.declared()
             }
-            Told::OfAll { aggregate, all } => all.clone().value(aggregate, env)?,
+            Told::OfAll { aggregate, all } => all.clone().value(aggregate, env)?.declared(),
             Told::First(first) => match first {
                 Some(first) => first.clone(),
                 None => first.insert(shown()?).clone(),

@@ -279,7 +279,7 @@ impl<'p> Part<'p> {
                 self.stage.cx.env.breathe(1).await?;
             }
             taken = frame;
-            out.push(so_far.clone().value(aggregate, self.stage.cx.env)?);
+            out.push(so_far.clone().value(aggregate, self.stage.cx.env)?.declared());
         }
         Ok(())
     }

@@ -37,6 +37,8 @@ pub struct Assign<'e> {
     pub zone: Zone,
     /// The session, whose day a time is of where a date is wanted, and who says which dates there are. Without one all are.
     pub env: Option<&'e Env>,
+    /// What strict mode refuses is warned of and stored as well as it can be ([`assign_or_warn`]).
+    pub warns: bool,
 }
 
 impl Assign<'_> {
@@ -193,7 +195,7 @@ pub fn assign<'a>(column: &Column, value: Datum<'a>, a: Assign<'_>) -> Result<Da
                 other => match temporal::read_time(&other.as_text(), a.zone) {
                     Some(t) if !a.strict || !t.cut && !t.beyond => {
                         if t.of_date {
-                            remark(column, "time", &value, a);
+                            remark(column, "time", &value.as_string(), a);
                         }
                         t.micros
                     }
@@ -285,8 +287,13 @@ pub fn assign_or_warn<'a>(
     a: Assign<'_>,
     warnings: &mut Vec<SqlError>,
 ) -> Result<Datum<'a>> {
+    let a = Assign { warns: true, ..a };
     match assign(column, value.clone(), Assign { strict: true, ..a }) {
         Ok(value) => Ok(value),
+        Err(e) if e.errno == errors::no_next_second().errno => {
+            warnings.extend([e, errors::out_of_range(&column.name, a.row)]);
+            assign_leniently(column, value, a)
+        }
         Err(e) => {
             warnings.push(warning_of(e, column, &value, a));
             assign_leniently(column, value, a)
@@ -331,13 +338,20 @@ fn moment<'a>(column: &Column, value: &Datum<'_>, a: Assign<'_>) -> Result<Datum
         return Err(bad());
     }
     let c = c.unwrap_or_default();
-    if column.ty == ColumnType::Date && !matches!(value, Datum::Time(..)) && temporal::time_of_day(&c) != 0 {
-        remark(column, "date", value, a);
-    }
+    let none = || if temporal::is_partial(&c) { bad() } else { errors::no_next_second() };
+    let rounded = |decimals| temporal::fit_datetime(pack_datetime(c), decimals, a.cuts_fractions()).ok_or_else(none);
     Ok(match column.ty {
-        ColumnType::Date => Datum::Date(pack_date(c.year, c.month, c.day)),
+        ColumnType::Date => {
+            let (whole, is_time) = (unpack_datetime(rounded(0)?), matches!(value, Datum::Time(..)));
+            if !is_time && temporal::time_of_day(&whole) != 0 {
+                let whole = Datum::DateTime(pack_datetime(whole), 0);
+                let said = if matches!(value, Datum::DateTime(..)) { &whole } else { value };
+                remark(column, "date", &said.as_string(), a);
+            }
+            Datum::Date(pack_date(whole.year, whole.month, whole.day))
+        }
         ColumnType::Timestamp { decimals } => {
-            let rounded = unpack_datetime(temporal::fit_datetime(pack_datetime(c), decimals, a.cuts_fractions()));
+            let rounded = unpack_datetime(rounded(decimals)?);
             let stored = temporal::civil_to_timestamp(rounded, a.zone);
             let is_refused = a.strict && matches!(stored, Moment::Never(_));
             if !zero && (is_refused || !temporal::TIMESTAMPS.contains(&stored.micros())) {
@@ -345,22 +359,18 @@ fn moment<'a>(column: &Column, value: &Datum<'_>, a: Assign<'_>) -> Result<Datum
             }
             Datum::Int(stored.micros())
         }
-        ColumnType::DateTime { decimals } => {
-            let rounded = temporal::fit_datetime(pack_datetime(c), decimals, a.cuts_fractions());
-            // There is no next second where there is no day.
-            if temporal::is_partial(&c) && unpack_datetime(rounded).second != c.second {
-                return Err(bad());
-            }
-            Datum::DateTime(rounded, decimals)
-        }
+        ColumnType::DateTime { decimals } => Datum::DateTime(rounded(decimals)?, decimals),
         _ => return Err(bad()),
     })
 }
 
 /// Notes that the column has no place for a part of the value.
-fn remark(column: &Column, kind: &str, value: &Datum<'_>, a: Assign<'_>) {
+fn remark(column: &Column, kind: &str, value: &str, a: Assign<'_>) {
     if let Some(env) = a.env {
-        env.remark(errors::incorrect_value(kind, &value.as_string(), &column.name, a.row));
+        env.remark(match a.warns {
+            true => errors::truncated(&column.name, a.row),
+            false => errors::incorrect_value(kind, value, &column.name, a.row),
+        });
     }
 }
 

@@ -11,7 +11,7 @@ fn column(ty: ColumnType) -> Column {
 
 #[test]
 fn strict_assignments() {
-    let a = Assign { row: 1, table: "t", strict: true, zone: Zone::UTC, env: None };
+    let a = Assign { row: 1, table: "t", strict: true, zone: Zone::UTC, env: None, warns: false };
     let tiny = column(ColumnType::Int { bits: 8, unsigned: false });
     assert_eq!(assign(&tiny, Datum::text("-128"), a).unwrap(), Datum::Int(-128));
     assert_eq!(assign(&tiny, Datum::Int(128), a).unwrap_err().errno, 1264);

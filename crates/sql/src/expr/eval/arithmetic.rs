@@ -129,8 +129,11 @@ pub fn arith(op: ArithOp, left: &Datum<'_>, right: &Datum<'_>) -> Result<Datum<'
                     Div => x / y,
                     Mod => x % y,
                     _ => {
-                        return i64::try_from((x / y).trunc() as i128)
-                            .map_or_else(|_| fail("BIGINT"), |n| Ok(Datum::Int(n)));
+                        let quotient = (x / y).trunc() as i128;
+                        if is_unsigned && quotient < 0 {
+                            return fail("BIGINT UNSIGNED");
+                        }
+                        return i64::try_from(quotient).map_or_else(|_| fail("BIGINT"), |n| Ok(Datum::Int(n)));
                     }
                 };
                 if result.is_finite() { Ok(Datum::Double(result)) } else { fail("DOUBLE") }

@@ -204,7 +204,7 @@ pub fn cast<'a>(value: Datum<'a>, to: CastType) -> Result<Datum<'a>> {
         CastType::Signed | CastType::Unsigned => {
             // Whole seconds: 60 of them are a minute.
             let value = match value {
-                Datum::DateTime(p, _) => Datum::DateTime(temporal::round_datetime(p, 0), 0),
+                Datum::DateTime(p, _) => Datum::DateTime(temporal::round_datetime(p, 0).unwrap_or(p), 0),
                 Datum::Time(t, _) => Datum::Time(temporal::round_micros(t, 0), 0),
                 other => other,
             };
@@ -287,7 +287,8 @@ pub fn cast<'a>(value: Datum<'a>, to: CastType) -> Result<Datum<'a>> {
             .map_or(Datum::Null, |c| Datum::Date(apus_types::time::pack_date(c.year, c.month, c.day))),
         CastType::DateTime(n) => value
             .civil(Zone::UTC)
-            .map_or(Datum::Null, |c| Datum::DateTime(temporal::round_datetime(pack_datetime(c), n), n)),
+            .and_then(|c| temporal::round_datetime(pack_datetime(c), n))
+            .map_or(Datum::Null, |fit| Datum::DateTime(fit, n)),
         CastType::Time(n) => {
             value.time(Zone::UTC).map_or(Datum::Null, |t| Datum::Time(temporal::round_micros(t, n), n))
         }

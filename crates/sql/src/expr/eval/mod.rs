@@ -102,7 +102,10 @@ impl Expr {
                 }
                 if unknown { Datum::Null } else { Datum::Int(0) }
             }
-            Expr::Xor(a, b) => truth_value(truth(cx, &a.eval(cx)?).zip(truth(cx, &b.eval(cx)?)).map(|(a, b)| a != b)),
+            Expr::Xor(a, b) => match truth(cx, &a.eval(cx)?) {
+                Some(first) => truth_value(truth(cx, &b.eval(cx)?).map(|second| first != second)),
+                None => Datum::Null,
+            },
             Expr::IsNull { expr, negated } => Datum::from_bool(expr.eval(cx)?.is_null() != *negated),
             Expr::IsTruth { expr, want, negated } => {
                 Datum::from_bool((truth(cx, &expr.eval(cx)?) == Some(*want)) != *negated)

@@ -28,7 +28,7 @@ pub fn into_column(column: &Column, value: &Json) -> Result<Datum<'static>> {
         }
         (value, _) => datum(value),
     };
-    let assign = Assign { row: 1, table: "", strict: true, zone: Zone::UTC, env: None };
+    let assign = Assign { row: 1, table: "", strict: true, zone: Zone::UTC, env: None, warns: false };
     assign::assign(column, value, assign).map(Datum::into_owned)
 }
 
@@ -71,7 +71,7 @@ pub fn json_value<'a>(f: Func, args: &'a [Expr], cx: &Context<'a>) -> Result<Dat
         Datum::Null => Ok(Datum::Null),
         Datum::Bytes(b) if b.is_empty() => Err(e),
         given => {
-            let assign = Assign { row: 1, table: "", strict: true, zone: Zone::UTC, env: Some(cx.env) };
+            let assign = Assign { row: 1, table: "", strict: true, zone: Zone::UTC, env: Some(cx.env), warns: false };
             let given = if ty == ColumnType::Json { super::cast_as_json(action, given)? } else { given };
             let range = |_| errors::json_value_range(&format!("{kind} DEFAULT"));
             assign::assign(&column, given, assign).map_err(range).map(Datum::into_owned)

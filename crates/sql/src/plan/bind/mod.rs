@@ -228,13 +228,9 @@ impl<'a> Builder<'a> {
                 }
                 let collation = coercion::compared(&[&expr, &low, &high], &self.param_kinds, "between")?;
                 [expr, low, high] = [expr, low, high].map(|e| self.compared_as(collation, e));
+                // Moments beside a column of times are asked of the times of today, other than by a comparison alone.
                 let is_time = matches!((expr.column_type(), expr.kind(&self.param_kinds)), (Some(_), Kind::Time(_)));
-                let are_numbers = self.is_number(&low) && self.is_number(&high);
-                let alone = is_time
-                    && match (low.kind(&self.param_kinds), high.kind(&self.param_kinds)) {
-                        (Kind::Date, Kind::Date) | (Kind::DateTime(_), Kind::DateTime(_)) => true,
-                        _ => are_numbers,
-                    };
+                let alone = is_time && self.is_number(&low) && self.is_number(&high);
                 (low, high) = (self.fitting(&expr, low, alone), self.fitting(&expr, high, alone));
                 let (expr, low, high) = (Box::new(expr), Box::new(low), Box::new(high));
                 Expr::Between { expr, low, high, negated: *negated, collation }

@@ -7,6 +7,7 @@ use super::{Builder, function::quiet_number, json::json_truth, rows};
 use crate::{
     errors::{self, Result},
     expr::{ArithOp, CastType, CompareOp, Expr, Kind, coercion, func},
+    plan::{scope::COMPUTED, select::Output},
     value::datum::Datum,
 };
 
@@ -118,16 +119,12 @@ impl<'a> Builder<'a> {
         let has_given = constant.any(|e| matches!(e, Expr::Given(..)));
         let of_column = match other {
             Expr::Given(_, _, is_column) => *is_column && !has_given,
+            Expr::Column(c) => c.slot < COMPUTED,
             other => other.column_type().is_some(),
         };
         let number = |e| of_column && self.is_number(e);
         let is_time = of_column && matches!(kind, Kind::Time(_));
-        if is_time
-            && alone
-            && matches!(constant.kind(&self.param_kinds), Kind::Date | Kind::DateTime(_))
-            && constant.is_constant()
-            && !has_given
-        {
+        if is_time && alone && !has_given && self.is_constant_moment(&constant) {
             return Expr::Cast(Box::new(constant), CastType::Time(6));
         }
         let may_be_fraction = |e: &Expr| matches!(e.kind(&self.param_kinds), Kind::Decimal(_) | Kind::Double);
@@ -139,6 +136,19 @@ impl<'a> Builder<'a> {
             return Expr::Cast(Box::new(constant), CastType::Moment { kind, alone, of_column });
         }
         exact(other, constant)
+    }
+
+    fn is_constant_moment(&self, e: &Expr) -> bool {
+        e.is_constant() && matches!(e.kind(&self.param_kinds), Kind::Date | Kind::DateTime(_))
+    }
+
+    /// A value beside a query that answers with `output`: a constant moment beside a column of times is a time, as in [`Builder::fitting`].
+    pub(super) fn beside_times(&self, value: Expr, output: &Output) -> Expr {
+        let is_time = output.expr.column_type().is_some() && matches!(output.kind, Kind::Time(_));
+        match is_time && self.is_constant_moment(&value) {
+            true => Expr::Cast(Box::new(value), CastType::Time(6)),
+            false => value,
+        }
     }
 
     /// A column of years in a list of several. MySQL takes none of them for a year of two digits: they are compared as numbers, or as texts if none is one.

@@ -74,6 +74,7 @@ impl Builder<'_> {
         }
         let mut members = Vec::with_capacity(left.len());
         for (left, output) in left.into_iter().zip(&mut query.outputs) {
+            let left = self.beside_times(left, output);
             let right = Expr::Given(0, derived::type_of_output(output, &self.param_kinds), false);
             let collation = coercion::compared(&[&left, &right], &self.param_kinds, "=")?;
             let left = self.compared_as(collation, left);
@@ -101,6 +102,12 @@ impl Builder<'_> {
         let left = self.build(left)?;
         let mut query = self.bound(query, false)?;
         let [one] = query.outputs.as_mut_slice() else { return Err(errors::operand_columns(1)) };
+        // The greatest or the least of all answers is asked otherwise.
+        let is_asked_by_row = query.given.iter().any(|given| matches!(given, Given::Outer(_)));
+        let left = match is_asked_by_row || *op == BinaryOperator::NotEq {
+            true => self.beside_times(left, one),
+            false => left,
+        };
         let right = Expr::Given(0, derived::type_of_output(one, &self.param_kinds), false);
         let collation = coercion::compared(&[&left, &right], &self.param_kinds, &op.to_string())?;
         let left = self.compared_as(collation, left);

@@ -138,7 +138,7 @@ impl Frame {
             false => column,
         };
         let (strict, zone) = (session.env.variables.strict, session.env.zone());
-        let a = Assign { row: 1, table: "", strict, zone, env: Some(&session.env) };
+        let a = Assign { row: 1, table: "", strict, zone, env: Some(&session.env), warns: false };
         let mut warnings = Vec::new();
         let is_of_row = self.is_of_row(place);
         if is_of_row {
