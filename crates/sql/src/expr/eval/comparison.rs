@@ -7,7 +7,7 @@ use apus_types::{collate::Collation, time::pack_datetime};
 use super::{arithmetic::exact, note_cut};
 use crate::{
     errors::{self, Result},
-    expr::{CastType, Context, Expr, moments},
+    expr::{CastType, Context, Expr, Kind, moments},
     value::{datum::Datum, temporal},
 };
 
@@ -38,7 +38,26 @@ pub(super) fn compare_sides(
     if is_text(a) && y.is_number() || is_text(b) && x.is_number() {
         return x.compare(y, collation);
     }
+    if y.is_null() {
+        // The left side has been read as a number by then.
+        if x.is_text() && !is_text(a) && matches!(b.kind(&[]), Kind::Int | Kind::UInt | Kind::Decimal(_) | Kind::Double)
+        {
+            note_cut(cx, x);
+        }
+        return None;
+    }
     compare(cx, x, y, collation)
+}
+
+/// Whether a column of times is BETWEEN one constant moment and the same, which MySQL takes for `=`: the moment is a time then.
+pub(super) fn is_one_moment_beside_times(
+    (column, value): (&Expr, &Datum<'_>),
+    (low, from): (&Expr, &Datum<'_>),
+    (high, to): (&Expr, &Datum<'_>),
+) -> bool {
+    let is_one = matches!(from, Datum::Date(_) | Datum::DateTime(..)) && from == to;
+    let is_of_column = matches!(value, Datum::Time(..)) && column.column_type().is_some();
+    is_one && is_of_column && low.is_constant() && high.is_constant()
 }
 
 pub(super) fn is_moment(d: &Datum<'_>) -> bool {

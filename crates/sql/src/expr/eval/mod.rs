@@ -112,7 +112,10 @@ impl Expr {
             }
             Expr::In { expr, list, negated, collation } => eval_in(cx, expr, list, *negated, *collation)?,
             Expr::Between { expr, low, high, negated, collation } => {
-                let (value, from, to) = (expr.eval(cx)?, low.eval(cx)?, high.eval(cx)?);
+                let (value, mut from, mut to) = (expr.eval(cx)?, low.eval(cx)?, high.eval(cx)?);
+                if comparison::is_one_moment_beside_times((expr, &value), (low, &from), (high, &to)) {
+                    (from, to) = (cast(from, CastType::Time(6))?, cast(to, CastType::Time(6))?);
+                }
                 // Texts among which is a number are compared as numbers.
                 let are_numbers = value.is_text() && (from.is_number() || to.is_number());
                 let against = |e: &Expr, bound: &Datum<'_>| match bound.is_text() && are_numbers {
