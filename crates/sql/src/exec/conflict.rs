@@ -460,14 +460,7 @@ async fn renumber(
     let c = &schema.columns[usize::from(column)];
     let n = numbers.generate(cluster, schema, column, 1).await?.min(greatest(c.ty));
     s.generated[i] = n;
-    let assign = Assign {
-        row: i + 1,
-        table: &schema.name,
-        strict: true,
-        zone: session.env.zone(),
-        env: Some(&session.env),
-        warns: false,
-    };
+    let assign = Assign::of(&session.env, &schema.name, i + 1, true);
     Ok(assign::replace(schema, image, column, &assign::assign(c, Datum::UInt(n), assign)?)?)
 }
 

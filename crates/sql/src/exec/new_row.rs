@@ -128,14 +128,8 @@ pub struct Making<'a> {
 impl<'a> Making<'a> {
     /// Of the row of this number, which counts in warnings.
     pub fn new(session: &'a Session, plan: &'a Insert, params: &'a [Datum<'a>], row: usize) -> Making<'a> {
-        let assign = Assign {
-            row,
-            table: &plan.table.schema.name,
-            strict: session.env.variables.strict,
-            zone: session.env.zone(),
-            env: Some(&session.env),
-            warns: false,
-        };
+        let strict = session.env.variables.strict;
+        let assign = Assign::of(&session.env, &plan.table.schema.name, row, strict);
         let lenient = !assign.strict || plan.on_duplicate == OnDuplicate::Ignore;
         Making { session, plan, params, assign, lenient, is_triggered: false }
     }

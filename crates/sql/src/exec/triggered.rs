@@ -172,14 +172,7 @@ fn settled(session: &mut Session, writing: &Writing<'_>, fired: Fired) -> Done<V
         }
         refused.push(e);
         let env = &session.env;
-        let assign = Assign {
-            row: writing.number,
-            table: &schema.name,
-            strict: false,
-            zone: env.zone(),
-            env: Some(env),
-            warns: false,
-        };
+        let assign = Assign::of(env, &schema.name, writing.number, false);
         let value = match enum_set::in_place_of_null(c.ty) {
             Some(value) => value,
             None => assign::assign_leniently(c, assign::implicit_default(c.ty), assign)?,

@@ -62,6 +62,29 @@ pub struct Level {
     pub rules: Option<Rc<JoinRules>>,
 }
 
+impl Level {
+    /// A derived table alone, which has no name.
+    pub fn alone(derived: Rc<Derived>) -> (Rc<Scope>, Level) {
+        let visible = Visible {
+            shown: String::new(),
+            database: String::new(),
+            table: derived.table.clone(),
+            first: 0,
+            is_nullable: false,
+            beneath: None,
+        };
+        let item = Item {
+            origin: Origin::Derived(derived),
+            firsts: vec![0],
+            left: None,
+            exists: None,
+            is_straight: false,
+            uses: None,
+        };
+        (Rc::new(Scope::of(visible)), Level { items: vec![item], ..Level::default() })
+    }
+}
+
 #[derive(Clone, Copy)]
 enum Side {
     Inner,

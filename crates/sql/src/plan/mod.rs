@@ -1,6 +1,7 @@
 //! Plans: what a statement does, compiled from its syntax tree against one version of the dictionary.
 
 pub mod access;
+mod behind_groups;
 pub mod bind;
 mod block;
 pub mod cache;

@@ -139,7 +139,7 @@ impl Columns<'_, '_> {
     }
 
     /// An output of an expression, of the type that all its values are stored with where they are.
-    fn computed(&self, expr: Expr, name: String, (aggregates, calls): (&[Aggregate], &[Call])) -> Output {
+    pub(super) fn computed(&self, expr: Expr, name: String, (aggregates, calls): (&[Aggregate], &[Call])) -> Output {
         let ty = match &expr {
             Expr::Column(_) => None,
             Expr::UserVariable(_, kind, _) => type_of_variable(*kind),

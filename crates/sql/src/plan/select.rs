@@ -353,7 +353,7 @@ impl Planner<'_> {
         };
         block.check_grouping(self)?;
         block.place_group_values(self)?;
-        Ok(block)
+        self.behind_groups(block)
     }
 
     /// The order of a query that has none, and a MATCH among its conditions: the rows that fit best come first, as an index gives them.

@@ -42,14 +42,7 @@ pub(super) async fn update_by_program(
 ) -> Done<Option<Changed>> {
     let schema = &plan.table.schema;
     // What a column refuses is warned of by the path that looks at the row.
-    let assign = Assign {
-        row: 1,
-        table: &schema.name,
-        strict: true,
-        zone: session.env.zone(),
-        env: Some(&session.env),
-        warns: false,
-    };
+    let assign = Assign::of(&session.env, &schema.name, 1, true);
     s.program.clear();
     {
         let cx = context(session, schema, &[], params);

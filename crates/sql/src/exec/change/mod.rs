@@ -353,7 +353,7 @@ pub fn updated_row(
 
 fn assigning<'a>(session: &'a Session, schema: &'a TableSchema, row: usize) -> Assign<'a> {
     let env = &session.env;
-    Assign { row, table: &schema.name, strict: env.variables.strict, zone: env.zone(), env: Some(env), warns: false }
+    Assign::of(env, &schema.name, row, env.variables.strict)
 }
 
 /// The row with the value of an expression over it in a column.

@@ -41,7 +41,11 @@ pub struct Assign<'e> {
     pub warns: bool,
 }
 
-impl Assign<'_> {
+impl<'e> Assign<'e> {
+    /// By the session: its zone and its day.
+    pub fn of(env: &'e Env, table: &'e str, row: usize, strict: bool) -> Assign<'e> {
+        Assign { row, table, strict, zone: env.zone(), env: Some(env), warns: false }
+    }
     /// A date of zeros is none.
     fn no_zero_date(&self) -> bool {
         self.env.is_some_and(|env| env.variables.no_zero_date)

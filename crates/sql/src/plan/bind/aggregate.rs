@@ -153,25 +153,60 @@ impl Builder<'_> {
             return self.search(args).map(Some);
         }
         let Some(function) = AggregateKind::of_name(name) else { return Ok(None) };
-        if !self.allow_aggregates {
-            return Err(errors::invalid_group_function());
-        }
-        self.allow_aggregates = false;
+        let is_allowed = std::mem::take(&mut self.allow_aggregates);
         let precedence = std::mem::take(&mut self.precedence);
         let place = std::mem::take(&mut self.window_place);
+        let before = self.planner.map(|planner| planner.frames.given());
         let parts = self.aggregate_parts(function, name, args, distinct, clauses);
-        (self.allow_aggregates, self.window_place) = (true, place);
+        (self.allow_aggregates, self.window_place) = (is_allowed, place);
         self.precedence = precedence;
         let (argument, separator, order) = parts?;
-        // One whose columns are all of the query around is an aggregate of that.
-        let is_given = |e: &Expr| e.any(|e| matches!(e, Expr::Given(..))) && !e.any(|e| matches!(e, Expr::Column(_)));
-        let is_lateral = self.planner.is_some_and(|p| p.frames.is_lateral());
-        if !is_lateral && argument.as_ref().is_some_and(is_given) {
-            return Err(errors::not_supported("aggregates of the query around"));
+        if let Some((planner, before)) = self.planner.zip(before)
+            && let Some((aggregate, out)) =
+                self.aggregate_around(function, distinct, (&argument, &separator, &order))?
+        {
+            // Its argument is taken by the query around, and need not be given to this one.
+            planner.frames.give_up(&before);
+            return planner.frames.ask(aggregate, out).map(Some);
+        }
+        if !is_allowed {
+            return Err(errors::invalid_group_function());
         }
         let aggregate = self.as_aggregate(function, distinct, argument, separator, order)?;
         let (kind, collation) = (aggregate.kind, aggregate.collation);
         Ok(Some(Expr::Aggregate(self.number_of(aggregate), kind, collation)))
+    }
+
+    /// An aggregate whose columns are all of a query around, and how many queries further out that is; `None` where no aggregate may stand there, so that it is one of this query.
+    fn aggregate_around(
+        &self,
+        function: AggregateKind,
+        distinct: bool,
+        (argument, separator, order): (&Option<Expr>, &[u8], &[OrderKey]),
+    ) -> Result<Option<(Aggregate, usize)>> {
+        let is_over_rows = |e: &Expr| e.any(|e| matches!(e, Expr::Column(_)));
+        let is_given = |e: &Expr| !is_over_rows(e) && e.any(|e| matches!(e, Expr::Given(..)));
+        let Some(frames) = self.planner.map(|planner| &planner.frames).filter(|frames| !frames.is_lateral()) else {
+            return Ok(None);
+        };
+        let Some(mut outer) = argument.clone().filter(is_given) else { return Ok(None) };
+        let (mut keys, mut out) = (order.to_vec(), 0);
+        while is_given(&outer) {
+            let Some(e) = frames.outward(&outer, out) else { return Ok(None) };
+            outer = e;
+            for key in &mut keys {
+                match frames.outward(&key.expr, out).filter(|_| !is_over_rows(&key.expr)) {
+                    Some(e) => key.expr = e,
+                    None => return Err(errors::not_supported("an aggregate of a query around, ordered by this one")),
+                }
+            }
+            out += 1;
+        }
+        if !frames.takes_aggregates(out) {
+            return Ok(None);
+        }
+        let aggregate = self.as_aggregate(function, distinct, Some(outer), separator.to_vec(), keys)?;
+        Ok(Some((aggregate, out)))
     }
 
     /// The place of an aggregate among those of the block.

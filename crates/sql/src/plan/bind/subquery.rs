@@ -13,6 +13,7 @@ use crate::{
     plan::{
         Select, Unplanned, derived,
         query::{Asked, Given, Member, Subquery},
+        scope::frames::ASKED,
         select::Output,
     },
     value::datum::Datum,
@@ -59,6 +60,7 @@ impl Builder<'_> {
     /// `exists`: only whether there are rows is asked.
     pub(super) fn bound(&self, query: &ast::Query, exists: bool) -> Result<Select> {
         let planner = self.planner.ok_or_else(|| errors::not_supported("subqueries here"))?;
+        planner.frames.begin_subquery(self.allow_aggregates);
         planner.subquery(query, exists).map_err(|e| match e {
             Unplanned::Error(e) => e,
             Unplanned::Structural => errors::structural(),
@@ -125,13 +127,19 @@ impl Builder<'_> {
     }
 
     /// The value of a subquery for the block that is built.
-    pub(super) fn attach(&self, subquery: Subquery) -> Result<Expr> {
+    pub(super) fn attach(&mut self, mut subquery: Subquery) -> Result<Expr> {
         let planner = self.planner.ok_or_else(|| errors::not_supported("subqueries here"))?;
-        let parts = subquery.inputs();
-        if parts.iter().any(|e| e.any(|e| matches!(e, Expr::Aggregate(..)))) {
-            return Err(errors::not_supported("subqueries compared with aggregates"));
+        let asked: Vec<usize> = planner.frames.take_asked().into_iter().map(|a| self.number_of(a)).collect();
+        for input in subquery.inputs_mut() {
+            input.walk_mut(&mut |e| match e {
+                Expr::Aggregate(number, ..) if *number >= ASKED => *number = asked[*number - ASKED],
+                _ => {}
+            });
         }
-        let ty = subquery.ty;
+        let (parts, ty) = (subquery.inputs(), subquery.ty);
+        if parts.iter().any(|e| e.any(|e| matches!(e, Expr::Aggregate(..)))) {
+            return planner.frames.compute_late(subquery, ty);
+        }
         if parts.iter().any(|e| !e.is_constant()) {
             return planner.frames.compute(subquery, ty);
         }

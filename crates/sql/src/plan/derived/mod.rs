@@ -105,6 +105,11 @@ impl Planner<'_> {
 
     fn table_in_parentheses(&self, query: &ast::Query, name: &str, columns: &[String]) -> Bound<Derived> {
         let select = self.select(query)?;
+        self.derived_of(select, name, columns)
+    }
+
+    /// The rows of a block as a table.
+    pub(crate) fn derived_of(&self, select: Select, name: &str, columns: &[String]) -> Bound<Derived> {
         let is_correlated = is_correlated(&select);
         let body = Body::Select(Box::new(select));
         let exactly = match &body {

@@ -12,10 +12,9 @@ use crate::{
     plan::{
         Planner,
         block::Block,
-        from::{Item, Level, Origin},
+        from::Level,
         outputs::Columns,
         query::{Body, Derived, SetOperation},
-        scope::{Scope, Visible},
         select::{Output, lock_of},
         union_type::United,
     },
@@ -126,32 +125,15 @@ impl Planner<'_> {
         let body = self.part(&query.body, &inward)?;
         let table = self.table_of("", &[], &body, None)?;
         let derived = Rc::new(Derived {
-            table: table.clone(),
+            table,
             is_correlated: body_is_correlated(&body),
             body,
             is_subquery: false,
             is_lateral: false,
             text: None,
         });
-        let visible = Visible {
-            shown: String::new(),
-            database: String::new(),
-            table,
-            first: 0,
-            is_nullable: false,
-            beneath: None,
-        };
-        let scope = Rc::new(Scope::of(visible));
+        let (scope, level) = Level::alone(derived);
         self.frames.show(&scope);
-        let item = Item {
-            origin: Origin::Derived(derived),
-            firsts: vec![0],
-            left: None,
-            exists: None,
-            is_straight: false,
-            uses: None,
-        };
-        let level = Level { items: vec![item], ..Level::default() };
         let columns = Columns { planner: self, scope: &scope, text: "", is_shapeless: false };
         let outputs: Vec<Output> = scope.star().into_iter().map(|c| columns.output(c.expr, c.name)).collect();
         let mut builder = self.builder(&scope);

@@ -16,7 +16,11 @@ use crate::{
         ColumnRef, Expr,
         coercion::{self, collation_of},
     },
-    plan::query::{Given, Subquery},
+    plan::{
+        bind::Aggregate,
+        query::{Given, Subquery},
+        window::WINDOW,
+    },
     value::number_format::Face,
 };
 
@@ -30,7 +34,22 @@ pub struct Frame {
     pub given: Vec<Given>,
     /// Subqueries that are run for rows of the block.
     pub computed: Vec<Subquery>,
+    /// Those of them that take aggregates of the block: they are run for its groups.
+    pub late: Vec<usize>,
+    /// Aggregates of the block that the subquery under construction has asked for.
+    asked: Vec<Aggregate>,
+    /// Whether aggregates may stand where that subquery stands.
+    takes_aggregates: bool,
 }
+
+impl Frame {
+    pub fn of(scope: Rc<Scope>, given: Vec<Given>, computed: Vec<Subquery>) -> Frame {
+        Frame { scope, given, computed, ..Frame::default() }
+    }
+}
+
+/// Where the numbers of aggregates begin that a subquery asks of the block around it, until that block knows them.
+pub const ASKED: usize = 4 * WINDOW;
 
 /// The blocks under construction, the innermost last.
 #[derive(Default, Debug)]
@@ -146,9 +165,32 @@ impl Frames {
             frame.computed.truncate(computed);
         }
     }
+    /// How much each block is given so far.
+    pub fn given(&self) -> Vec<usize> {
+        self.list.borrow().iter().map(|frame| frame.given.len()).collect()
+    }
+    /// Each block is given no more than this.
+    pub fn give_up(&self, given: &[usize]) {
+        self.list.borrow_mut().iter_mut().zip(given).for_each(|(frame, length)| frame.given.truncate(*length));
+    }
     /// What the innermost block was given and has to compute.
     pub fn taken(&self) -> Frame {
         self.list.borrow_mut().last_mut().map(std::mem::take).unwrap_or_default()
+    }
+    /// What the innermost block is given and has to compute from now on.
+    pub fn put(&self, frame: Frame) {
+        if let Some(last) = self.list.borrow_mut().last_mut() {
+            *last = frame;
+        }
+    }
+    pub fn change_computed(&self, change: impl FnMut(&mut Subquery)) {
+        if let Some(frame) = self.list.borrow_mut().last_mut() {
+            frame.computed.iter_mut().for_each(change);
+        }
+    }
+    /// Whether the innermost block has subqueries that take its aggregates.
+    pub fn has_late(&self) -> bool {
+        self.list.borrow().last().is_some_and(|frame| !frame.late.is_empty())
     }
     /// What names mean in the innermost block from now on.
     pub fn show(&self, scope: &Rc<Scope>) {
@@ -169,6 +211,63 @@ impl Frames {
         let slot = COMPUTED + frame.computed.len() as u16;
         frame.computed.push(subquery);
         Ok(Expr::Column(ColumnRef { slot, ty }))
+    }
+
+    /// As [`Frames::compute`], of one that takes aggregates of the block.
+    pub fn compute_late(&self, subquery: Subquery, ty: ColumnType) -> Result<Expr> {
+        let column = self.compute(subquery, ty)?;
+        if let Some(frame) = self.list.borrow_mut().last_mut() {
+            frame.late.push(frame.computed.len() - 1);
+        }
+        Ok(column)
+    }
+
+    /// A subquery of the innermost block is about to be bound.
+    pub fn begin_subquery(&self, takes_aggregates: bool) {
+        if let Some(frame) = self.list.borrow_mut().last_mut() {
+            frame.takes_aggregates = takes_aggregates;
+        }
+    }
+
+    /// Aggregates of the innermost block that the subquery just bound has asked for, in the order of their numbers from [`ASKED`] on.
+    pub fn take_asked(&self) -> Vec<Aggregate> {
+        self.list.borrow_mut().last_mut().map_or_else(Vec::new, |frame| std::mem::take(&mut frame.asked))
+    }
+
+    /// An expression over what the block `out` blocks around the innermost one is given, as one of the block around that; `None`: it takes other values, too.
+    pub fn outward(&self, e: &Expr, out: usize) -> Option<Expr> {
+        let list = self.list.borrow();
+        let given = &list.get(list.len().checked_sub(out + 1)?.max(1))?.given;
+        let (mut e, mut is_outer) = (e.clone(), true);
+        e.walk_mut(&mut |e| {
+            let Expr::Given(at, ..) = e else { return };
+            match given.get(usize::from(*at)) {
+                Some(Given::Outer(outer)) => *e = outer.clone(),
+                _ => is_outer = false,
+            }
+        });
+        is_outer.then_some(e)
+    }
+
+    /// Whether aggregates may stand where the block `out` blocks around the innermost one has the subquery under construction.
+    pub fn takes_aggregates(&self, out: usize) -> bool {
+        let list = self.list.borrow();
+        list.iter().rev().nth(out).is_some_and(|frame| frame.takes_aggregates)
+    }
+
+    /// Asks the block `out` blocks around the innermost one for an aggregate of it, as a value that is given inward to the innermost one.
+    pub fn ask(&self, aggregate: Aggregate, out: usize) -> Result<Expr> {
+        let mut list = self.list.borrow_mut();
+        let around = list.len().checked_sub(out + 1).ok_or_else(|| errors::internal("a query without one around"))?;
+        let (kind, collation) = (aggregate.kind, aggregate.collation);
+        let asked = &mut list[around].asked;
+        let at = asked.iter().position(|known| *known == aggregate).unwrap_or_else(|| {
+            asked.push(aggregate);
+            asked.len() - 1
+        });
+        let ty = coercion::type_of(kind, collation);
+        let inward = list[around + 1..].iter_mut();
+        Ok(inward.fold(Expr::Aggregate(ASKED + at, kind, collation), |e, frame| push_given(frame, Given::Outer(e), ty)))
     }
 
     /// How the column looks that the innermost block is given as this value.

@@ -133,7 +133,7 @@ fn load(session: &Session, table: &Table, trigger: &Trigger, rows: Rows<'_>, fra
 fn take_row(session: &Session, table: &Table, frame: &Frame, fired: &mut Fired) -> Result<(), Fail> {
     let schema = &table.schema;
     let env = &session.env;
-    let assign = Assign { row: 1, table: &schema.name, strict: false, zone: env.zone(), env: Some(env), warns: false };
+    let assign = Assign::of(env, &schema.name, 1, false);
     for variable in frame.program.rows.iter().filter(|row| row.is_new && frame.touched.contains(&row.place)) {
         let column = &schema.columns[usize::from(variable.column)];
         let value = assign::assign(column, frame.values[variable.place].borrowed(), assign)?;
