@@ -62,10 +62,9 @@ impl Accumulator {
         let mut memory = 0;
         if a.distinct {
             let rest = rest_of(&mut self.rest, &mut memory);
-            let kind = Kind::of_datum(value);
             let before = rest.seen.byte_len();
             let (_, new) = rest.seen.insert_with(|key| {
-                result_cells::push_sort_key(key, kind, a.collation, value, false);
+                push_distinct_key(key, a, value);
                 Ok::<(), crate::wire::SqlError>(())
             })?;
             memory += rest.seen.byte_len().saturating_sub(before);
@@ -296,6 +295,23 @@ pub fn is_order_free(a: &Aggregate, value: &Datum<'_>) -> bool {
 
 /// The mean of values of a decimal type, cut behind whole words of nine digits and told with the digits of its type, as in MySQL: it divides a sum of distinct values as
 /// one that fills its words.
+/// The key by which values are told apart where only distinct ones count: exact numbers without zeros at their ends, and how many digits are left behind the point.
+pub fn push_distinct_key(out: &mut Vec<u8>, a: &Aggregate, value: &Datum<'_>) {
+    let exact = match value {
+        Datum::Decimal { .. } | Datum::Fine { .. } => value.number().and_then(Number::to_decimal),
+        _ => None,
+    };
+    let Some((mut unscaled, mut scale)) = exact else {
+        result_cells::push_sort_key(out, Kind::of_datum(value), a.collation, value, false);
+        return out.push(0);
+    };
+    while scale > 0 && unscaled % 10 == 0 {
+        (unscaled, scale) = (unscaled / 10, scale - 1);
+    }
+    result_cells::push_sort_key(out, Kind::Decimal(scale), a.collation, &Datum::Decimal { unscaled, scale }, false);
+    out.push(scale);
+}
+
 fn average(sum: Datum<'static>, count: u64, a: &Aggregate) -> Result<Datum<'static>> {
     const WORD: u8 = decimal::WORD_DIGITS;
     let by_type = |shown: u8| {

@@ -197,6 +197,9 @@ impl Coercion {
             }
             Expr::Call(f, args, _) => match f.kind(args, params) {
                 Kind::Text if makes_own_text(*f) => usual(Strength::Literal),
+                Kind::Text if changes_first_text(*f) && is_of_one_charset(args, params) => {
+                    Coercion::of(&args[0], params)
+                }
                 Kind::Text => joined(&mut args.iter().skip(usize::from(matches!(f, Func::If | Func::Elt)))),
                 kind => by_kind(kind, Strength::Literal),
             },
@@ -214,6 +217,19 @@ fn join(parts: impl Iterator<Item = Coercion>) -> Coercion {
     let text = parts.filter(|c| c.strength != Strength::Number && c.strength != Strength::Null);
     let conflict = Coercion::new(Collation::Utf8mb4Bin, Strength::Nothing);
     text.reduce(|a, b| a.with(b).unwrap_or(conflict)).unwrap_or(none)
+}
+
+/// Functions whose text is their first argument's, with changes.
+fn changes_first_text(f: Func) -> bool {
+    use Func::*;
+    matches!(f, Replace | Insert | LPad | RPad | Trim | SubstringIndex)
+}
+
+/// Whether all texts have the character set of the first argument, which is one.
+fn is_of_one_charset(args: &[Expr], params: &[Kind]) -> bool {
+    let texts = args.iter().filter(|e| e.kind(params) == Kind::Text);
+    let charset = |e: &Expr| Coercion::of(e, params).collation.charset();
+    args[0].kind(params) == Kind::Text && texts.map(charset).all(|other| other == charset(&args[0]))
 }
 
 /// Functions whose text has nothing of their arguments' texts.

@@ -3,21 +3,25 @@
 use super::number;
 use crate::{
     errors::{self, Result},
-    expr::{ArithOp, Context},
+    expr::{ArithOp, Context, Expr},
     value::{
         datum::{Datum, Number},
         decimal,
     },
 };
 
-pub(super) fn negate(cx: &Context<'_>, value: &Datum<'_>) -> Result<Datum<'static>> {
+pub(super) fn negate(cx: &Context<'_>, e: &Expr, value: &Datum<'_>) -> Result<Datum<'static>> {
     Ok(match number(cx, value) {
         None => Datum::Null,
         Some(Number::Int(n)) => {
             Datum::Int(n.checked_neg().ok_or_else(|| overflow("BIGINT", "-", value, &Datum::Null))?)
         }
         Some(Number::UInt(n)) if n <= 1 << 63 => Datum::Int((n as i64).wrapping_neg()),
-        Some(Number::UInt(n)) => Datum::Decimal { unscaled: -i128::from(n), scale: 0 },
+        // What is written so is a decimal.
+        Some(Number::UInt(n)) if matches!(e, Expr::Const(_) | Expr::Param(_)) => {
+            Datum::Decimal { unscaled: -i128::from(n), scale: 0 }
+        }
+        Some(Number::UInt(_)) => return Err(overflow("BIGINT", "-", value, &Datum::Null)),
         Some(Number::Decimal(unscaled, scale)) => Datum::decimal(-unscaled, scale, value.shown_scale().min(scale)),
         Some(Number::Double(x)) => Datum::Double(-x),
     })

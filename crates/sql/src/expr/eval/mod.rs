@@ -48,7 +48,7 @@ impl Expr {
             Expr::Negate(e) => {
                 let value = e.eval(cx)?;
                 json::note_cut(cx, e, &value);
-                negate(cx, &value)?
+                negate(cx, e, &value)?
             }
             Expr::Not(e) => truth_value(truth(cx, &e.eval(cx)?).map(|t| !t)),
             Expr::BitNot(e) => bit_operand(cx, e.eval(cx)?).number().map_or(Datum::Null, |n| Datum::UInt(!to_bits(n))),

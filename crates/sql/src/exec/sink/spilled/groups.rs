@@ -3,12 +3,12 @@
 use crate::{
     errors::{self, Result},
     exec::{
-        aggregate::is_order_free,
+        aggregate::{is_order_free, push_distinct_key},
         sink::{Groups, Sink, push_sort_keys},
         target::Target,
         window::spilled::Windowed,
     },
-    expr::{Context, Kind, result_cells},
+    expr::Context,
     plan::select::Group,
     spill::{Gathered, Merge, Sorter, values},
 };
@@ -67,7 +67,7 @@ impl Sink<'_> {
             key.clear();
             key.extend_from_slice(&(number as u32).to_be_bytes());
             key.extend_from_slice(&(at as u16).to_be_bytes());
-            result_cells::push_sort_key(&mut key, Kind::of_datum(&value), aggregate.collation, &value, false);
+            push_distinct_key(&mut key, aggregate, &value);
             if !so_far.has_seen(&key[PLACE..]) {
                 value_bytes.clear();
                 values::push(&value, &mut value_bytes);
