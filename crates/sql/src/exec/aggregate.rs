@@ -297,6 +297,14 @@ pub fn is_order_free(a: &Aggregate, value: &Datum<'_>) -> bool {
 /// one that fills its words.
 /// The key by which values are told apart where only distinct ones count: exact numbers without zeros at their ends, and how many digits are left behind the point.
 pub fn push_distinct_key(out: &mut Vec<u8>, a: &Aggregate, value: &Datum<'_>) {
+    let number;
+    let value = match a.function {
+        AggregateKind::Sum | AggregateKind::Avg if value.is_text() => {
+            number = Datum::Double(value.number().map_or(0.0, |n| n.to_f64()));
+            &number
+        }
+        _ => value,
+    };
     let exact = match value {
         Datum::Decimal { .. } | Datum::Fine { .. } => value.number().and_then(Number::to_decimal),
         _ => None,

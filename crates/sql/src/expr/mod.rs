@@ -231,6 +231,8 @@ pub enum CastType {
     },
     /// CAST AS YEAR.
     AsYear,
+    /// A column of years where a moment is wanted: the beginning of the year.
+    NewYear,
     /// One of several values, in the kind that holds all of them: an integer among decimals is one. `scaled`: with the digits of that kind.
     Chosen {
         kind: Kind,
@@ -374,6 +376,7 @@ impl Expr {
                 CastType::Decimal { scale, .. } => Kind::Decimal(*scale),
                 CastType::Double | CastType::Quiet => Kind::Double,
                 CastType::AsYear => Kind::UInt,
+                CastType::NewYear => Kind::DateTime(0),
                 CastType::Chosen { kind, .. } => *kind,
                 CastType::Exact { .. } | CastType::Moment { .. } | CastType::Literal(_) | CastType::Year { .. } => {
                     e.kind(params)

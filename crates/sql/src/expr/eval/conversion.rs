@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use apus_types::time::pack_datetime;
+use apus_types::time::{Civil, pack_datetime};
 
 use super::{arithmetic::exact, char_offset};
 use crate::{
@@ -195,6 +195,14 @@ pub(super) fn cast_text<'a>(cx: &Context<'_>, value: Datum<'a>, length: u32) -> 
     Datum::Text(Cow::Owned(text[..kept].to_vec()))
 }
 
+/// [`CastType::NewYear`].
+pub(super) fn new_year(year: &Datum<'_>) -> Datum<'static> {
+    year.number().map_or(Datum::Null, |n| {
+        let year = n.to_i128().clamp(0, 9999) as u16;
+        Datum::DateTime(pack_datetime(Civil { year, month: 1, day: 1, ..Civil::default() }), 0)
+    })
+}
+
 pub fn cast<'a>(value: Datum<'a>, to: CastType) -> Result<Datum<'a>> {
     if value.is_null() {
         return Ok(Datum::Null);
@@ -241,6 +249,7 @@ pub fn cast<'a>(value: Datum<'a>, to: CastType) -> Result<Datum<'a>> {
         | CastType::Moment { .. }
         | CastType::Literal(_)
         | CastType::AsYear
+        | CastType::NewYear
         | CastType::Year { .. }
         | CastType::Json => value,
         CastType::Exact { .. } => match &value {

@@ -11,7 +11,7 @@ use apus_types::collate::{Collation, like};
 use self::{
     arithmetic::{arith, negate, to_bits},
     comparison::{compare, compare_sides, compared_year, eval_in},
-    conversion::{bit_operand, cast, cast_text, cast_year, literal, moment_of, note_cast, note_range},
+    conversion::{bit_operand, cast, cast_text, cast_year, literal, moment_of, new_year, note_cast, note_range},
 };
 use super::{CastType, ColumnRef, Context, Expr, json, moments};
 use crate::{
@@ -182,6 +182,7 @@ impl Expr {
                     }
                     CastType::Text(Some(length)) => cast_text(cx, value, *length),
                     CastType::AsYear => cast_year(cx, &value),
+                    CastType::NewYear => new_year(&value),
                     CastType::Year { alone: true } => {
                         note_cast(cx, &value, *to);
                         compared_year(cx, value)

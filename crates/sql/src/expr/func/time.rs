@@ -24,6 +24,18 @@ use crate::{
     },
 };
 
+/// How many of a function's first arguments are moments.
+pub fn moments(f: Func) -> usize {
+    use Func::*;
+    match f {
+        DateDiff | TimestampDiff => 2,
+        Date | Time | Timestamp | Year | Quarter | Month | Day | Hour | Minute | Second | Microsecond | DayOfWeek
+        | Weekday | DayOfYear | Week | WeekMode | YearWeek | LastDay | DateFormat | ToDays | ToSeconds | DateAdd
+        | DateSub | UnixTimestamp | DayName | MonthName | ExtractUnit => 1,
+        _ => 0,
+    }
+}
+
 pub(crate) fn call<'a>(f: Func, args: &'a [Expr], cx: &Context<'a>) -> Result<Datum<'a>> {
     use Func::*;
     match f {

@@ -235,9 +235,18 @@ impl<'a> Builder<'a> {
     }
 }
 
-pub(super) fn call(f: func::Func, args: Vec<Expr>) -> Expr {
+pub(super) fn call(f: func::Func, mut args: Vec<Expr>) -> Expr {
+    args.iter_mut().take(time::moments(f)).for_each(|e| *e = as_moment(std::mem::replace(e, Expr::Const(Datum::Null))));
     let collation = coercion::carried(&args, &[]);
     Expr::Call(f, args, collation)
+}
+
+/// What is wanted as a moment: of a column of years their beginning.
+pub(super) fn as_moment(e: Expr) -> Expr {
+    match e.column_type() {
+        Some(ColumnType::Year) => Expr::Cast(Box::new(e), CastType::NewYear),
+        _ => e,
+    }
 }
 
 /// The column of a TEXT where a number is wanted: what of it is none is not warned of, in MySQL.

@@ -28,7 +28,7 @@ pub use json::json_truth;
 pub use window::WindowPlace;
 
 use self::{
-    function::{call, quiet_number, unit_name},
+    function::{as_moment, call, quiet_number, unit_name},
     literal::{cast_type, placeholder, shorten, value},
     operator::as_number,
 };
@@ -283,6 +283,9 @@ impl<'a> Builder<'a> {
                 }
                 if matches!(to, CastType::Bytes(_)) {
                     inner = self.encoded_one(inner);
+                }
+                if matches!(to, CastType::Date | CastType::DateTime(_) | CastType::Time(_)) {
+                    inner = as_moment(inner);
                 }
                 let number = matches!(
                     to,
