@@ -39,6 +39,8 @@ use crate::{
 
 /// Rows per batch of a scan.
 const BATCH_ROWS: u32 = 1024;
+/// The same of a scan whose rows are all wanted.
+const ALL_BATCH_ROWS: u32 = 2048;
 /// Ranges of a union asked for at once.
 pub const RANGES_AT_ONCE: usize = 64;
 
