@@ -254,9 +254,9 @@ impl Client {
         expects: Kind,
         deadline: u64,
         write: impl FnOnce(&mut Vec<u8>, u64),
-    ) -> Option<Call<'_>> {
+    ) -> Option<Call> {
         let id = self.inner.core.borrow_mut().request(to, kind, expects, deadline, write)?;
-        Some(Call { client: self, id, ended: false })
+        Some(Call { client: self.clone(), id, ended: false })
     }
 
     /// An empty buffer for a short answer; give it back with [`Client::keep_body`].
@@ -288,13 +288,13 @@ impl Client {
 }
 
 /// A request in flight; dropping it forgets it.
-pub(crate) struct Call<'c> {
-    client: &'c Client,
+pub(crate) struct Call {
+    client: Client,
     id: RequestId,
     ended: bool,
 }
 
-impl Call<'_> {
+impl Call {
     #[inline]
     pub fn poll(&mut self, body: &mut Vec<u8>, cx: &Context<'_>) -> Poll<Verdict> {
         let mut core = self.client.inner.core.borrow_mut();
@@ -317,7 +317,7 @@ impl Call<'_> {
     }
 }
 
-impl Drop for Call<'_> {
+impl Drop for Call {
     fn drop(&mut self) {
         if !self.ended {
             let mut core = self.client.inner.core.borrow_mut();

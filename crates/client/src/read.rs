@@ -27,6 +27,8 @@ use crate::{
 
 /// Requests of one read that are in flight at a time; more keys wait, so that one read does not fill the memory with answers.
 const READ_WINDOW: usize = 32;
+/// Keys from which all nodes are asked, each for some, rather than one for all.
+const KEYS_FOR_ALL: usize = 128;
 /// Bytes of the keys of one request.
 const KEY_BYTES_MAX: usize = 1 << 20;
 /// Bytes before the first row of a `ReadConf`, and before each row.
@@ -99,7 +101,8 @@ impl Client {
             let (partition, to) = {
                 let core = self.inner.core.borrow();
                 let partition = core.view.partition_of(hash);
-                (partition, target(&core, partition, at_primary, retry.attempt()))
+                let whom = if at_primary { Whom::Primary } else { Whom::Near };
+                (partition, target(&core, partition, whom, retry.attempt()))
             };
             if to == 0 {
                 retry.nowhere().await?;
@@ -148,14 +151,30 @@ fn what(request: &ReadBatch<'_>) -> String {
     format!("read of {} keys of table {}", request.keys.len(), request.table.0)
 }
 
+/// Which replica is asked first.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Whom {
+    /// No other one.
+    Primary,
+    /// The same node for all partitions: one message.
+    Near,
+    /// Another node than [`Whom::Near`].
+    Beside,
+    /// The primary of each partition, or a replica where it is not linked: all nodes work.
+    All,
+}
+
 /// Where to ask for a key of `partition`: `node << 8 | instance`, or 0.
 #[inline]
-pub(crate) fn target(core: &Core, partition: PartitionId, at_primary: bool, attempt: u32) -> u16 {
+pub(crate) fn target(core: &Core, partition: PartitionId, whom: Whom, attempt: u32) -> u16 {
     let route = core.route(partition);
-    let node = match (at_primary, attempt) {
-        (true, _) => route.primary,
-        (false, 0) => route.read,
-        (false, attempt) => core.other_replica(partition, attempt),
+    let node = match (whom, attempt) {
+        (Whom::Primary, _) => route.primary,
+        (Whom::Near, 0) => route.read,
+        (Whom::Beside, 0) => route.beside,
+        (Whom::All, 0) if route.primary == NOWHERE => route.read,
+        (Whom::All, 0) => route.primary,
+        (_, attempt) => core.other_replica(partition, attempt),
     };
     if node == NOWHERE { 0 } else { u16::from(node) << 8 | u16::from(route.instance) }
 }
@@ -245,10 +264,15 @@ impl Flight<'_, '_> {
     fn plan(&mut self, attempt: u32) {
         let core = self.client.inner.core.borrow();
         let ReadScratch { targets, again, at_primary, .. } = &mut self.scratch;
+        let whom = match again.len() >= KEYS_FOR_ALL && self.moment.is_none() {
+            true => Whom::All,
+            false => Whom::Near,
+        };
         targets.clear();
         for index in again.drain(..) {
             let partition = core.view.partition_of(self.request.keys.entry(index as usize).0);
-            let to = target(&core, partition, at_primary[index as usize], attempt);
+            let whom = if at_primary[index as usize] { Whom::Primary } else { whom };
+            let to = target(&core, partition, whom, attempt);
             targets.push(Target { to, partition, index });
         }
         targets.sort_unstable_by_key(|t| (t.to, t.index));

@@ -65,6 +65,8 @@ pub struct ScanRequest<'a> {
     pub filter: &'a [u8],
     /// Partial groups in place of rows, as `apus_eval::grouping` says it: of each its first row, with the states of its aggregates as its [`crate::Rows::key`]; empty: rows. Not with `ordered` or `with_keys`.
     pub grouping: &'a [u8],
+    /// Rows of a group follow each other in the index: where groups are many, the entries of all partitions are better merged than each partition read by itself.
+    pub groups_follow: bool,
     /// Most rows of one batch; at most [`apus_signal::scan::SCAN_ROWS_MAX`].
     pub batch_rows: u32,
 }
@@ -89,6 +91,7 @@ impl<'a> ScanRequest<'a> {
             partitions: None,
             filter: &[],
             grouping: &[],
+            groups_follow: false,
             limit: u64::MAX,
             batch_rows: 1024,
         }

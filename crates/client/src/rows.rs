@@ -113,7 +113,7 @@ impl Rows {
         self.bytes.get(start..).and_then(|b| b.get(..span.key_length as usize)).unwrap_or(&[])
     }
     /// All entries in order, `None` for a missing one.
-    pub fn iter(&self) -> impl ExactSizeIterator<Item = Option<&[u8]>> {
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = Option<&[u8]>> + Clone {
         (0..self.spans.len()).map(|i| self.row(i))
     }
     pub fn clear(&mut self) {

@@ -4,8 +4,12 @@
 //! asks again from the resume key. Ordered scans merge the streams by entry key. Streams have no state in the data nodes, so
 //! a stream whose node is lost is asked for again elsewhere from where it was; if its partitions have moved to different nodes
 //! it splits.
+//!
+//! A scan begins with one message to a node that has all partitions, where there is one: most are over with the answer. One that is not, and is to be read to its end
+//! in no order, is *wide* from there on: each partition is a stream of its own, at its primary, so all nodes work and none merges the entries of partitions, unless that keeps the rows of
+//! many groups together. A data node works on one page of a scan at a time, and is asked for the next one before the last is looked at.
 
-use std::{ops::Bound, rc::Rc};
+use std::{future::poll_fn, ops::Bound, rc::Rc, task::Poll};
 
 use apus_signal::{
     DecodeError, Kind, Reader,
@@ -19,7 +23,7 @@ use crate::{
     client::{Call, refusal},
     core::table::Verdict,
     moment::ANY_MOMENT,
-    read::{ldm, target},
+    read::{Whom, ldm, target},
     request::Aggregates,
     retry::Retry,
 };
@@ -65,19 +69,13 @@ pub(crate) struct ScanScratch {
     split: Vec<Stream>,
     groups: Vec<(u16, PartitionId)>,
     wanted: Vec<usize>,
-    /// Always empty: the memory of the list of calls under way.
-    calls: Vec<(usize, Call<'static>)>,
     spans: Vec<(usize, usize, usize)>,
-}
-
-/// The memory of a list of calls for a list of other calls: an emptied vector collected in place keeps its allocation.
-fn empty_calls<'c>(mut calls: Vec<(usize, Call<'_>)>) -> Vec<(usize, Call<'c>)> {
-    calls.clear();
-    calls.into_iter().map_while(|_| None).collect()
 }
 
 /// Times that a scan of one moment begins again because its snapshot was lost.
 const RESTARTS_MAX: u8 = 3;
+/// Groups of a page that are many.
+const MANY_GROUPS: usize = 512;
 /// Scratch spaces that a client keeps.
 const SCRATCHES_MAX: usize = 32;
 
@@ -93,6 +91,8 @@ struct Stream {
     more: bool,
     /// Its node was lost, and nobody has answered for it since.
     lost: bool,
+    /// It has been asked for rows, which nobody has taken yet.
+    call: Option<Call>,
     rows: Rows,
     next: usize,
 }
@@ -128,6 +128,13 @@ pub struct ScanCursor {
     losses: Losses,
     /// The first answers decide whether a snapshot is needed.
     probes: bool,
+    /// It asks the other node first: of what is read at a snapshot every second scan does.
+    is_beside: bool,
+    /// It is to be read to its end, in no order, and asks for more before that is needed.
+    is_wide: bool,
+    /// So many groups came at first that partitions stay together.
+    is_merged: bool,
+    groups_follow: bool,
     /// Of the answers so far.
     moment: Moment,
     /// Messages were sent after the first answers.
@@ -159,6 +166,7 @@ impl ScanScratch {
     fn retire(&mut self, mut stream: Stream) {
         stream.rows.clear();
         stream.partitions.clear();
+        stream.call = None;
         self.spare.push(stream);
     }
     /// Sorts out the streams that are over.
@@ -176,7 +184,7 @@ impl ScanScratch {
     /// A stream at its beginning.
     fn fresh(&mut self) -> Stream {
         let spare = self.spare.pop().unwrap_or_default();
-        Stream { to: 0, resumes: false, more: true, lost: false, next: 0, ..spare }
+        Stream { to: 0, resumes: false, more: true, lost: false, call: None, next: 0, ..spare }
     }
 }
 
@@ -193,6 +201,7 @@ impl Client {
         scratch.grouping.extend_from_slice(request.grouping);
         scratch.filter.clear();
         scratch.filter.extend_from_slice(request.filter);
+        let is_beside = request.snapshot != Epoch(0) && self.inner.core.borrow_mut().takes_turn();
         ScanCursor {
             client: self.clone(),
             trans: request.trans,
@@ -212,6 +221,10 @@ impl Client {
             started: false,
             losses: Losses::default(),
             probes: request.one_moment && request.snapshot == Epoch(0),
+            is_beside,
+            is_wide: false,
+            is_merged: false,
+            groups_follow: request.groups_follow,
             moment: ANY_MOMENT,
             went_on: false,
             is_unseen: true,
@@ -338,6 +351,11 @@ impl ScanCursor {
             } else {
                 self.hand_out(out);
             }
+            if self.is_wide {
+                self.ask_ahead().await;
+            } else {
+                self.is_merged = self.groups_follow && out.len() >= MANY_GROUPS;
+            }
             out.truncate(usize::try_from(self.left).unwrap_or(usize::MAX));
             if !out.is_empty() {
                 self.left = if self.left == u64::MAX { self.left } else { self.left - out.len() as u64 };
@@ -369,7 +387,7 @@ impl ScanCursor {
         while let Some(stream) = self.scratch.streams.pop() {
             self.scratch.retire(stream);
         }
-        (self.started, self.at_primary) = (false, !self.trans.is_none());
+        (self.started, self.is_wide, self.at_primary) = (false, false, !self.trans.is_none());
         Ok(())
     }
 
@@ -473,27 +491,36 @@ impl ScanCursor {
         }
     }
 
-    /// Splits streams that must be asked again by who serves their partitions now.
+    /// Splits streams that must be asked again by who serves their partitions now; into single partitions, where the scan becomes wide.
     fn place(&mut self, retry: &Retry<'_>) {
+        // Who wants rows in order, or only some, is better off with few streams.
+        self.is_wide |= !self.ordered && self.left == u64::MAX && self.scratch.streams.iter().any(|s| s.resumes);
         let core = self.client.inner.core.borrow();
-        let at_primary = self.at_primary;
-        let to = |p: PartitionId| target(&core, p, at_primary, retry.attempt());
+        let is_wide = self.is_wide && !self.is_merged;
+        let whom = match (self.at_primary, is_wide, self.is_beside) {
+            (true, ..) => Whom::Primary,
+            (_, true, _) => Whom::All,
+            (.., true) => Whom::Beside,
+            (.., false) => Whom::Near,
+        };
+        let to = |p: PartitionId| target(&core, p, whom, retry.attempt());
         let mut groups = std::mem::take(&mut self.scratch.groups);
         let mut split = std::mem::take(&mut self.scratch.split);
         for at in 0..self.scratch.streams.len() {
             let stream = &mut self.scratch.streams[at];
-            if !stream.is_drained() {
+            if !stream.is_drained() || stream.call.is_some() {
                 continue;
             }
             stream.to = stream.partitions.first().map_or(0, |&p| to(p));
             groups.clear();
             groups.extend(stream.partitions.iter().map(|&p| (to(p), p)));
-            if groups.iter().all(|(to, _)| *to == stream.to) {
+            let is_one = !is_wide || groups.len() == 1;
+            if is_one && groups.iter().all(|(to, _)| *to == stream.to) {
                 continue;
             }
             stream.more = false;
             groups.sort_unstable();
-            for group in groups.chunk_by(|a, b| a.0 == b.0) {
+            for group in groups.chunk_by(|a, b| !is_wide && a.0 == b.0) {
                 let mut part = self.scratch.fresh();
                 let stream = &self.scratch.streams[at];
                 part.to = group[0].0;
@@ -515,54 +542,96 @@ impl ScanCursor {
     async fn round(&mut self, client: &Client, retry: &Retry<'_>) -> Result<(), Failure> {
         // An answer to a stream that goes on is of a later moment, and may meet the end of what was asked first.
         self.went_on |= self.scratch.streams.iter().any(|s| s.resumes);
+        if self.is_wide {
+            return self.wide_round(client, retry).await;
+        }
         let mut wanted = std::mem::take(&mut self.scratch.wanted);
         wanted.clear();
         wanted.extend((0..self.scratch.streams.len()).filter(|&i| self.scratch.streams[i].is_drained()));
-        let with_keys = self.with_keys || (self.ordered && self.scratch.streams.len() > 1);
         let mut failure = None;
-        let mut calls: Vec<(usize, Call<'_>)> = empty_calls(std::mem::take(&mut self.scratch.calls));
-        let mut next = 0;
-        while next < wanted.len() || !calls.is_empty() {
+        let (mut next, mut taken) = (0, 0);
+        while taken < wanted.len() {
             while let Some(&number) = wanted.get(next) {
                 let to = self.scratch.streams[number].to;
                 if !client.inner.core.borrow().has_room((to >> 8) as u8) {
-                    if !calls.is_empty() {
+                    if taken < next {
                         break; // first take what we hold
                     }
                     client.room((to >> 8) as u8).await;
                 }
                 next += 1;
-                match self.send(client, number, with_keys, retry.attempt_deadline()) {
-                    Some(call) => calls.push((number, call)),
-                    None if to == 0 => failure = Some(Failure::Nowhere),
-                    None => failure = Some(Failure::Lost(None)),
-                }
-            }
-            for (number, call) in calls.drain(..) {
-                let verdict = call.end(self.scratch.streams[number].rows.buffer()).await;
-                self.scratch.streams[number].next = 0;
-                if let Err(new) = self.take(client, number, verdict) {
-                    self.scratch.streams[number].rows.clear();
+                if let Err(new) = self.send(number, retry.attempt_deadline()) {
                     failure = Some(new);
                 }
             }
+            for &number in &wanted[taken..next] {
+                if let Err(new) = self.take(client, number).await {
+                    failure = Some(new);
+                }
+            }
+            taken = next;
         }
         self.scratch.wanted = wanted;
-        self.scratch.calls = empty_calls(calls);
         failure.map_or(Ok(()), Err)
     }
 
-    fn send<'c>(&self, client: &'c Client, number: usize, with_keys: bool, deadline: u64) -> Option<Call<'c>> {
+    /// Takes the answer of the first stream, which goes behind the others then. Nodes work on what was asked of the others meanwhile, and rows come in an order that is always the same.
+    async fn wide_round(&mut self, client: &Client, retry: &Retry<'_>) -> Result<(), Failure> {
+        let Some(first) = self.scratch.streams.first() else { return Ok(()) };
+        if first.call.is_none() {
+            client.room((first.to >> 8) as u8).await;
+            self.send(0, retry.attempt_deadline())?;
+        }
+        self.ask_free(retry);
+        self.take(client, 0).await?;
+        self.scratch.streams.rotate_left(1);
+        Ok(())
+    }
+
+    /// Asks for what comes next while what has come is worked on. Requests leave when nobody runs.
+    async fn ask_ahead(&mut self) {
+        let client = self.client.clone();
+        let retry = Retry::for_reads(&client);
+        self.scratch.retire_ended();
+        self.place(&retry);
+        if self.ask_free(&retry) {
+            let mut has_waited = false;
+            poll_fn(|cx| {
+                cx.waker().wake_by_ref();
+                if std::mem::replace(&mut has_waited, true) { Poll::Ready(()) } else { Poll::Pending }
+            })
+            .await;
+        }
+    }
+
+    /// Sends the next request of each instance that works on none of this scan: one at a time, so that others wait for one page at most. Whether any was sent.
+    fn ask_free(&mut self, retry: &Retry<'_>) -> bool {
+        let mut is_any = false;
+        for number in 0..self.scratch.streams.len() {
+            let stream = &self.scratch.streams[number];
+            let to = stream.to;
+            let is_busy = self.scratch.streams.iter().any(|s| s.to == to && s.call.is_some());
+            if !is_busy && stream.is_drained() && self.client.inner.core.borrow().has_room((to >> 8) as u8) {
+                // One that cannot be sent is tried again when its turn comes.
+                is_any |= self.send(number, retry.attempt_deadline()).is_ok();
+            }
+        }
+        is_any
+    }
+
+    /// Asks for the next rows of a stream.
+    fn send(&mut self, number: usize, deadline: u64) -> Result<(), Failure> {
+        let with_keys = self.with_keys || (self.ordered && self.scratch.streams.len() > 1);
         let stream = &self.scratch.streams[number];
         if stream.to == 0 {
-            return None;
+            return Err(Failure::Nowhere);
         }
         let (mut low, mut high) = (self.scratch.low.as_bound(), self.scratch.high.as_bound());
         if stream.resumes {
             *(if self.reverse { &mut high } else { &mut low }) = Bound::Excluded(&stream.resume);
         }
         let rows_max = u64::from(self.batch_rows).min(self.left) as u32;
-        client.call(ldm(stream.to), Kind::ScanReq, Kind::ScanConf, deadline, |body, request| {
+        let call = self.client.call(ldm(stream.to), Kind::ScanReq, Kind::ScanConf, deadline, |body, request| {
             ScanSpec {
                 request,
                 trans: self.trans,
@@ -585,10 +654,25 @@ impl ScanCursor {
                 filter: &self.scratch.filter,
             }
             .encode(body);
-        })
+        });
+        self.scratch.streams[number].call = Some(call.ok_or(Failure::Lost(None))?);
+        Ok(())
     }
 
-    fn take(&mut self, client: &Client, number: usize, verdict: Verdict) -> Result<(), Failure> {
+    /// Waits for the answer to a stream that was asked. Where there is none, the stream is as it was before.
+    async fn take(&mut self, client: &Client, number: usize) -> Result<(), Failure> {
+        let stream = &mut self.scratch.streams[number];
+        let Some(call) = stream.call.take() else { return Ok(()) };
+        let verdict = call.end(stream.rows.buffer()).await;
+        stream.next = 0;
+        let taken = self.understand(client, number, verdict);
+        if taken.is_err() {
+            self.scratch.streams[number].rows.clear();
+        }
+        taken
+    }
+
+    fn understand(&mut self, client: &Client, number: usize, verdict: Verdict) -> Result<(), Failure> {
         let ScanScratch { streams, spans, .. } = &mut self.scratch;
         let stream = &mut streams[number];
         match verdict {

@@ -2,7 +2,7 @@
 
 mod common;
 
-use std::ops::Bound;
+use std::{cell::RefCell, ops::Bound, rc::Rc};
 
 use apus_client::{
     Aggregate, AggregateFunction, ExecOptions, KeyList, OpBatch, Outcome, ReadBatch, Results, Rows, ScanRequest,
@@ -341,6 +341,77 @@ fn a_scan_goes_on_elsewhere_when_its_node_dies_half_way() {
     let all = ScanRequest { batch_rows: 64, ordered: true, ..ScanRequest::all(TableId(7), 1) };
     assert_eq!(scan(&mut bench, all), (0..1000).collect::<Vec<_>>());
     assert!(bench.world.nodes_asked(Kind::ScanReq).contains(&2));
+}
+
+/// The first page is of one node; from there on each partition is read by itself, at its primary.
+#[test]
+fn a_long_scan_goes_on_at_all_primaries() {
+    let mut bench = Bench::ready(1000);
+    let asked = Rc::new(RefCell::new(Vec::new()));
+    let seen = asked.clone();
+    bench.hook = Box::new(move |world, node, envelope, body, _| {
+        if envelope.kind == Kind::ScanReq {
+            let partitions: Vec<_> = ScanReq::decode(body).unwrap().partitions().collect();
+            let are_own = partitions.iter().all(|p| world.view.chain(*p).primary() == Some(node));
+            seen.borrow_mut().push((node, partitions.len(), are_own));
+        }
+        Act::Default
+    });
+    let all = ScanRequest { batch_rows: 64, with_keys: true, ..ScanRequest::all(TableId(7), 1) };
+    let mut ids = scan(&mut bench, all);
+    ids.sort_unstable();
+    assert_eq!(ids, (0..1000).collect::<Vec<_>>());
+    let asked = std::mem::take(&mut *asked.borrow_mut());
+    // Each node has two instances.
+    let (first, rest) = asked.split_at(2);
+    assert!(first.iter().all(|(node, count, _)| *node == NodeId(1) && *count > 1), "{asked:?}");
+    assert!(rest.iter().all(|(_, count, are_own)| *count == 1 && *are_own), "{asked:?}");
+    assert!([1, 2].iter().all(|node| rest.iter().any(|(asked, ..)| *asked == NodeId(*node))), "{asked:?}");
+    // A scan of some rows, or in order, is not for all nodes.
+    assert_eq!(scan(&mut bench, ScanRequest { limit: 200, ..all }).len(), 200);
+    assert_eq!(scan(&mut bench, ScanRequest { ordered: true, ..all }).len(), 1000);
+}
+
+/// Partitions stay together where that keeps groups together, and only if these are many.
+#[test]
+fn partitions_of_many_groups_stay_together() {
+    for (rows, merged) in [(600, true), (100, false)] {
+        let mut bench = Bench::ready(3000);
+        let asked = Rc::new(RefCell::new(Vec::new()));
+        let seen = asked.clone();
+        bench.hook = Box::new(move |_, _, envelope, body, _| {
+            if envelope.kind == Kind::ScanReq {
+                seen.borrow_mut().push(ScanReq::decode(body).unwrap().partitions().count());
+            }
+            Act::Default
+        });
+        let all = ScanRequest { batch_rows: rows, groups_follow: true, ..ScanRequest::all(TableId(7), 1) };
+        let mut ids = scan(&mut bench, all);
+        ids.sort_unstable();
+        assert_eq!(ids, (0..3000).collect::<Vec<_>>());
+        assert_eq!(asked.borrow().iter().all(|count| *count > 1), merged, "{:?}", asked.borrow());
+    }
+}
+
+#[test]
+fn a_long_scan_goes_on_when_a_node_dies_half_way() {
+    for most in 1..12 {
+        let mut bench = Bench::ready(1000);
+        let mut left = most;
+        bench.hook = Box::new(move |_, node, envelope, _, _| {
+            if envelope.kind == Kind::ScanReq && node == NodeId(2) {
+                left -= 1;
+                if left < 0 {
+                    return Act::Break;
+                }
+            }
+            Act::Default
+        });
+        let all = ScanRequest { batch_rows: 64, ..ScanRequest::all(TableId(7), 1) };
+        let mut ids = scan(&mut bench, all);
+        ids.sort_unstable();
+        assert_eq!(ids, (0..1000).collect::<Vec<_>>(), "node 2 dies with request {most}");
+    }
 }
 
 #[test]

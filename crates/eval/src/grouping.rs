@@ -101,6 +101,13 @@ pub fn encode(keys: &[u16], programs: &[Program], slots: &[Slot], out: &mut Vec<
     }
 }
 
+/// The key columns of a grouping that [`encode`] has made.
+pub fn key_columns(bytes: &[u8]) -> impl Iterator<Item = u16> + '_ {
+    let count = bytes.get(1).map_or(0, |count| usize::from(*count));
+    let columns = bytes.get(2..).unwrap_or(&[]).as_chunks().0;
+    columns.iter().take(count).map(|column| u16::from_le_bytes(*column))
+}
+
 fn encode_step(step: Step, out: &mut Vec<u8>) {
     match step {
         Step::Column(column) => {

@@ -7,7 +7,7 @@
 //! state of a slot: count varint | where it is no count and the count is not 0: bytes u8, a signed number of so many bytes, little-endian
 //! ```
 
-use apus_types::{RowLayout, hash::hash_key};
+use apus_types::{RowLayout, hash::hash_key, row::wide_int_le};
 
 use crate::{
     fixed::{self, Unfit},
@@ -34,6 +34,8 @@ pub struct State {
 #[derive(Clone, Copy, Debug)]
 struct Group {
     hash: u64,
+    /// Its key, if it is short.
+    short: Option<u128>,
     /// Where its key and its row end.
     key_end: u32,
     row_end: u32,
@@ -51,7 +53,7 @@ pub struct Groups {
     /// The group of the row before.
     last: usize,
     is_crowded: bool,
-    /// Of the row under way: its key, the columns that programs name, and their values.
+    /// Of the row under way: its key, where that is not short, the columns that programs name, and their values.
     key: Vec<u8>,
     loaded: Vec<Option<i128>>,
     values: Vec<Option<i128>>,
@@ -135,26 +137,29 @@ impl Groups {
     ) -> usize {
         if grouping.keys.is_empty() {
             if self.groups.is_empty() {
-                self.begin(0, grouping.slots.len(), write_row);
+                self.begin(None, 0, grouping.slots.len(), write_row);
             }
             return 0;
         }
+        let short = short_key(&grouping.keys, layout, row);
         self.key.clear();
-        push_key(&grouping.keys, layout, row, &mut self.key);
-        if !self.groups.is_empty() && self.key == self.key_of(self.last) {
+        if short.is_none() {
+            push_key(&grouping.keys, layout, row, &mut self.key);
+        }
+        if self.last < self.groups.len() && self.has_key(self.last, short) {
             return self.last;
         }
-        let hash = hash_key(&self.key);
+        let hash = short.map_or_else(|| hash_key(&self.key), |key| hash_key(&key.to_le_bytes()));
         let mut place = hash as usize % PLACES;
         self.last = if self.places.is_empty() {
             self.places.resize(PLACES, 0);
             self.places[place] = 1;
-            self.begin(hash, grouping.slots.len(), write_row)
+            self.begin(short, hash, grouping.slots.len(), write_row)
         } else {
             let mut looks = 0;
             loop {
                 match self.places[place].checked_sub(1) {
-                    Some(known) if self.is_group(known as usize, hash) => break known as usize,
+                    Some(known) if self.is_group(known as usize, short, hash) => break known as usize,
                     Some(_) => {
                         place = (place + 1) % PLACES;
                         looks += 1;
@@ -162,7 +167,7 @@ impl Groups {
                     None => {
                         self.is_crowded |= looks > LOOKS_MAX;
                         self.places[place] = self.groups.len() as u32 + 1;
-                        break self.begin(hash, grouping.slots.len(), write_row);
+                        break self.begin(short, hash, grouping.slots.len(), write_row);
                     }
                 }
             }
@@ -170,17 +175,22 @@ impl Groups {
         self.last
     }
 
-    fn begin(&mut self, hash: u64, slots: usize, write_row: impl FnOnce(&mut Vec<u8>)) -> usize {
+    fn begin(&mut self, short: Option<u128>, hash: u64, slots: usize, write_row: impl FnOnce(&mut Vec<u8>)) -> usize {
         self.keys.extend_from_slice(&self.key);
         write_row(&mut self.rows);
-        self.groups.push(Group { hash, key_end: self.keys.len() as u32, row_end: self.rows.len() as u32 });
+        self.groups.push(Group { hash, short, key_end: self.keys.len() as u32, row_end: self.rows.len() as u32 });
         self.states.resize(self.groups.len() * slots, State::default());
         self.groups.len() - 1
     }
 
     #[inline]
-    fn is_group(&self, number: usize, hash: u64) -> bool {
-        self.groups[number].hash == hash && self.key_of(number) == self.key
+    fn is_group(&self, number: usize, short: Option<u128>, hash: u64) -> bool {
+        self.groups[number].hash == hash && self.has_key(number, short)
+    }
+
+    #[inline]
+    fn has_key(&self, number: usize, short: Option<u128>) -> bool {
+        self.groups[number].short == short && (short.is_some() || self.key_of(number) == self.key)
     }
 
     #[inline]
@@ -204,14 +214,39 @@ impl Groups {
     }
 }
 
+/// What [`push_key`] says, in 16 bytes; `None` where it takes more.
+fn short_key(columns: &[u16], layout: &RowLayout, row: &[u8]) -> Option<u128> {
+    let (mut key, mut bits) = (0, 0);
+    let mut push = |number: u128, bytes: usize| {
+        let end = bits + 8 * bytes;
+        if bytes > 0 && end <= 128 {
+            key |= number << bits;
+            bits = end;
+        }
+        (end <= 128).then_some(())
+    };
+    for &column in columns {
+        let Some(raw) = layout.present(row, column) else {
+            push(0, 1)?;
+            continue;
+        };
+        let length = if layout.fixed_place(column).is_none() { raw.len() } else { 0 };
+        if raw.len() > 16 {
+            return None;
+        }
+        push(1 + length as u128, 1)?;
+        push(wide_int_le(raw), raw.len())?;
+    }
+    Some(key)
+}
+
 /// Columns as they are stored: what is alike here is equal, whatever the type.
 fn push_key(columns: &[u16], layout: &RowLayout, row: &[u8], out: &mut Vec<u8>) {
     for &column in columns {
-        if layout.is_null(row, column) {
+        let Some(raw) = layout.present(row, column) else {
             out.push(0);
             continue;
-        }
-        let raw = layout.raw(row, column);
+        };
         out.push(1);
         if layout.fixed_place(column).is_none() {
             out.extend_from_slice(&(raw.len() as u32).to_le_bytes());

@@ -193,7 +193,7 @@ fn fetch(fragments: &[Fragment], ops: &[Op]) {
     }
     let mut ways: [Option<EntryAhead<'_>>; AHEAD] = [const { None }; AHEAD];
     for (op, way) in ops.iter().zip(&mut ways) {
-        *way = fragments[op.partition].entry_ahead(&op.key);
+        *way = fragments[op.partition].entry_ahead(apus_types::IndexNo(0), &op.key);
     }
     let mut is_under_way = true;
     while is_under_way {

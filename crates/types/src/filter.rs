@@ -7,6 +7,9 @@
 //! A filter is not a program: no jumps, no arithmetic, no error while it runs. What is richer than that is asked by the SQL node of the rows that come. Each test has a highest cost, so data
 //! nodes know how many rows fit into a slice ([`Filter::cost`]); what a pattern costs is known when it was asked ([`Filter::take_spent`]).
 //!
+//! Keys are what a test means, and not always what it makes: one range of a number becomes two numbers when it is read, and rows are compared with these as they are stored ([`Ordered`]); of a short text the answer
+//! is remembered ([`Known`]), since columns that are asked for often have few values.
+//!
 //! ```text
 //! range test:  1 u8 | column u16 | count u16 | count x ( 1: low, 2: high u8 | low key length u16, key | high key length u16, key )   low included, high excluded
 //!              5 u8 | column u16 | characters u16 | count u16 and so on: of the beginning of a text
@@ -22,6 +25,7 @@ use crate::{
     collate::{first_characters, like_in_steps},
     hash::hash_key,
     key,
+    row::wide_int_le,
     schema::{ColumnType, TableSchema},
     value::Value,
 };
@@ -52,6 +56,10 @@ const IS_NEGATED: u8 = 1;
 const HAS_ESCAPE: u8 = 2;
 /// Bits of a set that each of its values has.
 const SET_PROBES: u32 = 3;
+/// Texts that a filter remembers.
+const KNOWN: usize = 16;
+/// The key of NULL, where there is one.
+const NULL_KEY: &[u8] = &[0];
 /// So many steps of a pattern take the time that a row costs that is looked at.
 const STEPS_PER_ROW: u32 = 512;
 /// A text that is tested costs as much as so many rows that are looked at.
@@ -123,6 +131,12 @@ impl Set {
     }
     pub fn bytes(&self) -> &[u8] {
         &self.bits
+    }
+    /// Half of the values that are not in it are left out, or more: it has not taken too many.
+    pub fn leaves_out(&self) -> bool {
+        let ones: usize = self.bits.iter().map(|byte| byte.count_ones() as usize).sum();
+        let density = ones as f64 / (self.bits.len() * 8) as f64;
+        density.powi(SET_PROBES as i32) <= 0.5
     }
 }
 
@@ -212,10 +226,20 @@ enum Test<'f> {
         first: u16,
         end: u16,
     },
+    /// One range of a number: keys are compared as the numbers that they are. `last`: included.
+    Number {
+        column: u16,
+        ordered: Ordered,
+        low: u128,
+        last: u128,
+        null: bool,
+    },
+    /// `ordered`: of both, if they are numbers.
     Columns {
         left: u16,
         orders: u8,
         right: u16,
+        ordered: Option<Ordered>,
     },
     Like {
         column: u16,
@@ -226,7 +250,56 @@ enum Test<'f> {
     Set {
         column: u16,
         bits: &'f [u8],
+        ordered: Option<Ordered>,
     },
+}
+
+/// Of a type whose stored numbers, with a bit inverted, are the numbers that their keys are.
+#[derive(Clone, Copy)]
+struct Ordered {
+    inverted: u128,
+    /// Bytes of the key, without the mark for NULL.
+    bytes: usize,
+}
+
+impl Ordered {
+    fn of(ty: ColumnType) -> Option<Ordered> {
+        let inverted = match ty.stored() {
+            ColumnType::Int { bits, unsigned: false } => 1 << (bits - 1),
+            ColumnType::Int { .. } | ColumnType::Year | ColumnType::Date | ColumnType::DateTime { .. } => 0,
+            ColumnType::Timestamp { .. } | ColumnType::Time { .. } => 1 << 63,
+            ColumnType::Decimal { .. } => 1 << 127,
+            _ => return None,
+        };
+        Some(Ordered { inverted, bytes: ty.fixed_bytes()? })
+    }
+    #[inline]
+    fn number(self, stored: &[u8]) -> u128 {
+        wide_int_le(stored) ^ self.inverted
+    }
+    /// The least number whose key is not below this bound; `None`: all are below.
+    fn least(self, nullable: bool, bound: &[u8]) -> Option<u128> {
+        let bound = match (nullable, bound) {
+            (true, [1, rest @ ..]) => rest,
+            (true, [0, ..] | []) => return Some(0),
+            (true, _) => return None,
+            (false, bound) => bound,
+        };
+        let mut first = [0; 16];
+        let length = bound.len().min(self.bytes);
+        first[16 - self.bytes..][..length].copy_from_slice(&bound[..length]);
+        let least = u128::from_be_bytes(first).checked_add(u128::from(bound.len() > self.bytes))?;
+        (least <= u128::MAX >> (128 - 8 * self.bytes)).then_some(least)
+    }
+    /// What a range says of a number: from the first to the second, which is included.
+    fn ends(self, nullable: bool, (low, high): KeyRange<'_>) -> (u128, u128) {
+        const NOTHING: (u128, u128) = (1, 0);
+        let Some(low) = low.map_or(Some(0), |low| self.least(nullable, low)) else { return NOTHING };
+        match high.and_then(|high| self.least(nullable, high)) {
+            None => (low, u128::MAX),
+            Some(high) => high.checked_sub(1).map_or(NOTHING, |last| (low, last)),
+        }
+    }
 }
 
 /// A filter that was read and checked.
@@ -237,6 +310,35 @@ pub struct Filter<'f> {
     cost: u32,
     /// Steps of patterns that were not taken yet.
     steps: Cell<u32>,
+    /// Texts that were asked for: columns that are asked for often have few.
+    known: [Cell<Known>; KNOWN],
+}
+
+/// What a test said of a short text.
+#[derive(Clone, Copy, Default)]
+struct Known {
+    text: u128,
+    /// Its length, and the number of the test from 1 on.
+    length: u8,
+    test: u8,
+    passes: bool,
+}
+
+impl Known {
+    /// A text that is asked for, and its place among those that are known; `None`: it is too long.
+    #[inline]
+    fn of(test: usize, text: &[u8]) -> Option<(usize, Known)> {
+        if text.len() > size_of::<u128>() {
+            return None;
+        }
+        let (length, test, text) = (text.len() as u8, test as u8 + 1, wide_int_le(text));
+        let mixed = (text as u64 ^ (text >> 64) as u64 ^ u64::from(test)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        Some(((mixed >> 32) as usize % KNOWN, Known { text, length, test, passes: false }))
+    }
+    #[inline]
+    fn is(self, other: Known) -> bool {
+        (self.text, self.length, self.test) == (other.text, other.length, other.test)
+    }
 }
 
 impl<'f> Filter<'f> {
@@ -250,8 +352,15 @@ impl<'f> Filter<'f> {
         mut memory: Vec<KeyRange<'f>>,
     ) -> Result<Filter<'f>, ErrorCode> {
         memory.clear();
-        let none = Test::Columns { left: 0, orders: 0, right: 0 };
-        let mut filter = Filter { tests: [none; TESTS_MAX], count: 0, ranges: memory, cost: 0, steps: Cell::new(0) };
+        let none = Test::Columns { left: 0, orders: 0, right: 0, ordered: None };
+        let mut filter = Filter {
+            tests: [none; TESTS_MAX],
+            count: 0,
+            ranges: memory,
+            cost: 0,
+            steps: Cell::new(0),
+            known: Default::default(),
+        };
         if bytes.len() > FILTER_BYTES_MAX {
             return Err(ErrorCode::ProtocolViolation);
         }
@@ -266,6 +375,7 @@ impl<'f> Filter<'f> {
                     let characters = if kind == RANGES { None } else { Some(rest.u16()?) };
                     let may = |ty: &ColumnType| is_testable(*ty) && (characters.is_none() || is_testable_text(*ty));
                     let ty = ty(column).filter(may).ok_or(ErrorCode::ProtocolViolation)?;
+                    let nullable = schema.columns[usize::from(column)].nullable;
                     match ty.fixed_bytes() {
                         Some(_) => fixed += 1,
                         None => filter.cost += TEXT_COST,
@@ -278,7 +388,14 @@ impl<'f> Filter<'f> {
                     for _ in first..end {
                         filter.ranges.push(rest.range()?);
                     }
-                    Test::Ranges { column, characters, first: first as u16, end: end as u16 }
+                    match (Ordered::of(ty), &filter.ranges[first..]) {
+                        (Some(ordered), [range]) => {
+                            let (low, last) = ordered.ends(nullable, *range);
+                            let null = !nullable || is_in(&[*range], NULL_KEY);
+                            Test::Number { column, ordered, low, last, null }
+                        }
+                        _ => Test::Ranges { column, characters, first: first as u16, end: end as u16 },
+                    }
                 }
                 COLUMNS => {
                     let (left, orders, right) = (rest.u16()?, rest.u8()?, rest.u16()?);
@@ -287,7 +404,8 @@ impl<'f> Filter<'f> {
                         return Err(ErrorCode::ProtocolViolation);
                     }
                     fixed += 1;
-                    Test::Columns { left, orders, right }
+                    let ordered = types.and_then(|(left, _)| Ordered::of(left));
+                    Test::Columns { left, orders, right, ordered }
                 }
                 LIKE => {
                     let (column, flags, escape) = (rest.u16()?, rest.u8()?, rest.u8()?);
@@ -305,13 +423,13 @@ impl<'f> Filter<'f> {
                     let column = rest.u16()?;
                     let length = rest.u32()? as usize;
                     let bits = rest.take(length)?;
-                    let is_known = ty(column).is_some_and(|ty| ty.fixed_bytes().is_some());
+                    let ty = ty(column).filter(|ty| ty.fixed_bytes().is_some());
                     let is_size = length.is_power_of_two() && (SET_BYTES_MIN..=SET_BYTES_MAX).contains(&length);
-                    if !is_known || !is_size {
+                    if ty.is_none() || !is_size {
                         return Err(ErrorCode::ProtocolViolation);
                     }
                     fixed += 1;
-                    Test::Set { column, bits }
+                    Test::Set { column, bits, ordered: ty.and_then(Ordered::of) }
                 }
                 _ => return Err(ErrorCode::ProtocolViolation),
             };
@@ -329,20 +447,36 @@ impl<'f> Filter<'f> {
     /// Whether the row passes. `key` is memory. A value that has no key (a text of many characters of many weights) passes its test: who asked looks at the rows once more.
     #[inline]
     pub fn passes(&self, schema: &TableSchema, row: &[u8], key: &mut Vec<u8>) -> bool {
-        self.tests[..self.count].iter().all(|test| match *test {
+        self.tests[..self.count].iter().enumerate().all(|(number, test)| match *test {
             Test::Ranges { column, characters, first, end } => {
-                let Some(definition) = schema.columns.get(usize::from(column)) else { return false };
                 let value = match (schema.layout().value(row, column), characters) {
                     (Value::Bytes(text), Some(count)) => Value::Bytes(first_characters(text, usize::from(count))),
                     (value, _) => value,
                 };
-                key.clear();
-                match key::encode_part(definition.ty, definition.nullable, &value, key) {
-                    Ok(()) => is_in(&self.ranges[usize::from(first)..usize::from(end)], key),
-                    Err(_) => true,
+                let asked = if let Value::Bytes(text) = value { Known::of(number, text) } else { None };
+                if let Some((place, asked)) = asked
+                    && let known = self.known[place].get()
+                    && known.is(asked)
+                {
+                    return known.passes;
                 }
+                let passes =
+                    is_in_ranges(schema, column, &value, &self.ranges[usize::from(first)..usize::from(end)], key);
+                if let Some((place, asked)) = asked {
+                    self.known[place].set(Known { passes, ..asked });
+                }
+                passes
             }
-            Test::Columns { left, orders, right } => compares(schema, row, (left, orders, right), key),
+            Test::Number { column, ordered, low, last, null } => schema
+                .layout()
+                .present(row, column)
+                .map_or(null, |stored| (low..=last).contains(&ordered.number(stored))),
+            Test::Columns { left, orders, right, ordered: Some(ordered) } => {
+                let number = |column| schema.layout().present(row, column).map(|stored| ordered.number(stored));
+                let (Some(left), Some(right)) = (number(left), number(right)) else { return false };
+                orders & order_bit(left.cmp(&right)) != 0
+            }
+            Test::Columns { left, orders, right, ordered: None } => compares(schema, row, (left, orders, right), key),
             Test::Like { column, pattern, escape, negated } => {
                 let layout = schema.layout();
                 let Value::Bytes(text) = layout.value(row, column) else { return false };
@@ -351,12 +485,15 @@ impl<'f> Filter<'f> {
                 self.steps.set(self.steps.get() + steps);
                 is_like != negated
             }
-            Test::Set { column, bits } => {
+            Test::Set { column, bits, ordered: Some(ordered) } => {
+                let Some(stored) = schema.layout().present(row, column) else { return false };
+                has_all(bits, &ordered.number(stored).to_be_bytes()[16 - ordered.bytes..])
+            }
+            Test::Set { column, bits, ordered: None } => {
                 let value = schema.layout().value(row, column);
                 let Some(ty) = schema.layout().column_type(column).filter(|_| !value.is_null()) else { return false };
                 key.clear();
-                let is_in = |place: usize| bits[place / 8] & 1 << (place % 8) != 0;
-                key::encode_part(ty, false, &value, key).is_err() || places(key, bits.len() * 8).all(is_in)
+                key::encode_part(ty, false, &value, key).is_err() || has_all(bits, key)
             }
         })
     }
@@ -375,6 +512,27 @@ impl<'f> Filter<'f> {
         ranges.clear();
         // An emptied vector collected in place keeps its allocation.
         ranges.into_iter().map_while(|_| None).collect()
+    }
+}
+
+/// Whether a set has all bits of a key.
+#[inline]
+fn has_all(bits: &[u8], key: &[u8]) -> bool {
+    places(key, bits.len() * 8).all(|place| bits[place / 8] & 1 << (place % 8) != 0)
+}
+
+fn is_in_ranges(
+    schema: &TableSchema,
+    column: u16,
+    value: &Value<'_>,
+    ranges: &[KeyRange<'_>],
+    key: &mut Vec<u8>,
+) -> bool {
+    let Some(definition) = schema.columns.get(usize::from(column)) else { return false };
+    key.clear();
+    match key::encode_part(definition.ty, definition.nullable, value, key) {
+        Ok(()) => is_in(ranges, key),
+        Err(_) => true,
     }
 }
 
@@ -519,6 +677,85 @@ mod tests {
         assert_eq!(of(&|out| push_ranges(out, 1, std::iter::empty())), [0; 0], "no range");
     }
 
+    /// Ranges of numbers are asked as ranges of keys are, whatever the bounds.
+    #[test]
+    fn numbers_are_compared_as_their_keys_are() {
+        let types = [
+            ColumnType::Int { bits: 8, unsigned: false },
+            ColumnType::Int { bits: 24, unsigned: true },
+            ColumnType::Int { bits: 64, unsigned: false },
+            ColumnType::Decimal { precision: 38, scale: 2, unsigned: false },
+            ColumnType::Date,
+            ColumnType::DateTime { decimals: 6 },
+            ColumnType::Time { decimals: 0 },
+            ColumnType::Timestamp { decimals: 0 },
+            ColumnType::Year,
+        ];
+        let values = |ty: ColumnType| {
+            let bytes = ty.fixed_bytes().unwrap();
+            let all = [0, 1, 2, 0x7f, 0x80, 0x81, 0xff, 0x100, 0x1234, u128::MAX / 2, u128::MAX / 2 + 1, u128::MAX];
+            let stored = all.map(|n: u128| n.to_le_bytes()[..bytes].to_vec());
+            stored
+                .into_iter()
+                .chain((0..bytes).map(move |at| [vec![0; at], vec![0x80], vec![0; bytes - at - 1]].concat()))
+        };
+        for (ty, nullable) in types.into_iter().flat_map(|ty| [(ty, false), (ty, true)]) {
+            let schema = TableSchema::new("d", "t", vec![Column { nullable, ..Column::new("c", ty) }], vec![]);
+            let (layout, mut rows) = (schema.layout(), vec![]);
+            for stored in values(ty) {
+                let mut row = Vec::new();
+                layout.encode(&[crate::row::decode_value(ty, &stored)], &mut row).unwrap();
+                rows.push(row);
+            }
+            if nullable {
+                rows.push(Vec::new());
+                layout.encode(&[Value::Null], rows.last_mut().unwrap()).unwrap();
+            }
+            let key_of = |row: &Vec<u8>| {
+                let mut key = Vec::new();
+                key::encode_part(ty, nullable, &layout.value(row, 0), &mut key).unwrap();
+                key
+            };
+            let mut bounds: Vec<Vec<u8>> = rows.iter().map(key_of).collect();
+            let longer: Vec<Vec<u8>> = bounds.iter().map(|key| [key, &[0][..]].concat()).collect();
+            let shorter: Vec<Vec<u8>> = bounds.iter().map(|key| key[..key.len() - 1].to_vec()).collect();
+            bounds.extend(longer.into_iter().chain(shorter).chain([vec![], vec![1], vec![2], vec![0xff; 20]]));
+            let ends = || bounds.iter().map(|bound| Some(bound.as_slice())).chain([None]);
+            for range in ends().flat_map(|low| ends().map(move |high| (low, high))) {
+                let mut filter = Vec::new();
+                push_ranges(&mut filter, 0, [range].into_iter());
+                let expected: Vec<usize> = (0..rows.len()).filter(|&i| is_in(&[range], &key_of(&rows[i]))).collect();
+                assert_eq!(passing(&filter, &schema, &rows), expected, "{ty:?} {range:x?}");
+            }
+        }
+    }
+
+    /// What is known of a text is of that text and that test, however many there are.
+    #[test]
+    fn texts_are_told_apart_from_those_that_are_known() {
+        let schema = table();
+        let texts: Vec<String> = (0..400)
+            .map(|n| {
+                ["", "x", "\0", "a much longer text"][n % 4].to_owned() + &"ab".repeat(n % 9) + &(n / 36).to_string()
+            })
+            .collect();
+        let layout = schema.layout();
+        let rows: Vec<_> =
+            texts.iter().map(|text| row(layout, Value::Null, Value::Null, Value::Bytes(text.as_bytes()))).collect();
+        let bounds = ["ab", "xab", "ABAB1"].map(|text| point(&schema, 3, Value::Bytes(text.as_bytes())).0);
+        let tests = bounds.each_ref().map(|low| {
+            let mut bytes = Vec::new();
+            push_ranges(&mut bytes, 3, [(Some(low.as_slice()), None)].into_iter());
+            bytes
+        });
+        let of = |bytes: &[u8], row: &Vec<u8>| !passing(bytes, &schema, std::slice::from_ref(row)).is_empty();
+        let all: Vec<usize> = (0..rows.len()).filter(|i| tests.iter().all(|test| of(test, &rows[*i]))).collect();
+        let twice = [rows.clone(), rows.clone()].concat();
+        let found = passing(&tests.concat(), &schema, &twice);
+        assert!(!all.is_empty() && all.len() < rows.len());
+        assert_eq!(found, [all.clone(), all.iter().map(|i| i + rows.len()).collect()].concat());
+    }
+
     /// No text that [`is_exact`] speaks of is without a key.
     #[test]
     fn texts_of_a_length_have_keys() {
@@ -547,13 +784,16 @@ mod tests {
             let may_be = |n: i64| {
                 let mut key = Vec::new();
                 key::encode_part(ty, false, &Value::Int(n), &mut key).unwrap();
-                let bits = set.bytes();
-                places(&key, bits.len() * 8).all(|place| bits[place / 8] & 1 << (place % 8) != 0)
+                has_all(set.bytes(), &key)
             };
             assert!((0..values as i64).all(|n| may_be(n * 7)));
             let others = (0..20_000).filter(|n| may_be(-1 - n)).count();
             assert!(others < 1000, "{others} of 20,000 pass a set of {values}");
+            assert!(set.leaves_out());
         }
+        let mut crowded = Set::with_room(1_000_000);
+        (0..1_000_000).for_each(|n| crowded.add(ty, &Value::Int(n), &mut Vec::new()));
+        assert!(!crowded.leaves_out());
     }
 
     /// What a pattern costs is charged, also where it is long in coming.

@@ -205,9 +205,14 @@ impl RowLayout {
     /// Stored bytes of a column: fixed width, or the variable part. Meaningless when NULL.
     #[inline]
     pub fn raw<'r>(&'r self, row: &'r [u8], column: u16) -> &'r [u8] {
-        if !self.is_newest(row) {
-            return self.older_raw(row, column);
+        match self.is_newest(row) {
+            true => self.newest_raw(row, column),
+            false => self.older_raw(row, column),
         }
+    }
+
+    #[inline]
+    fn newest_raw<'r>(&'r self, row: &'r [u8], column: u16) -> &'r [u8] {
         let Some(place) = self.places.get(usize::from(column)) else { return &[] };
         if place.width != 0 {
             let at = place.at as usize;
@@ -223,13 +228,21 @@ impl RowLayout {
 
     #[inline]
     pub fn value<'r>(&'r self, row: &'r [u8], column: u16) -> Value<'r> {
-        if self.is_null(row, column) {
-            return Value::Null;
+        match (self.places.get(usize::from(column)), self.present(row, column)) {
+            (Some(place), Some(raw)) => decode_value(place.ty, raw),
+            _ => Value::Null,
         }
-        match self.places.get(usize::from(column)) {
-            Some(place) => decode_value(place.ty, self.raw(row, column)),
-            None => Value::Null,
+    }
+
+    /// Stored bytes of a column, `None` for NULL.
+    #[inline]
+    pub fn present<'r>(&'r self, row: &'r [u8], column: u16) -> Option<&'r [u8]> {
+        let at = usize::from(column);
+        if !self.is_newest(row) {
+            return (!self.older_is_null(row, column)).then(|| self.older_raw(row, column));
         }
+        let is_null = row.get(NULLS_AT + at / 8).is_none_or(|byte| byte >> (at % 8) & 1 != 0);
+        (!is_null).then(|| self.newest_raw(row, column))
     }
 
     /// Appends a row. `values` gives each column's value, already converted to the column's type
@@ -312,6 +325,13 @@ impl RowLayout {
         out: &mut Vec<u8>,
     ) {
         let start = out.len();
+        let is_all = columns.len() == right.places.len() && columns.iter().zip(0..).all(|(column, at)| *column == at);
+        if let Some(right_row) = right_row.filter(|_| is_all)
+            && self.join_whole((left, left_row), (right, right_row), out).is_some()
+        {
+            return;
+        }
+        out.truncate(start);
         out.resize(start + self.min_bytes(), 0);
         out[start] = self.form;
         let mut variable = 0;
@@ -340,6 +360,53 @@ impl RowLayout {
                 variable += 1;
             }
         }
+    }
+
+    /// As [`RowLayout::join`], of all columns of both rows: what these have of each kind is copied at once. `None`, with anything in `out`: a row is of an older form, or lies.
+    #[inline]
+    fn join_whole(
+        &self,
+        (left, left_row): (&RowLayout, &[u8]),
+        (right, right_row): (&RowLayout, &[u8]),
+        out: &mut Vec<u8>,
+    ) -> Option<()> {
+        let start = out.len();
+        let (count, nulls) = (left.places.len(), NULLS_AT + left.places.len().div_ceil(8));
+        let right_nulls = NULLS_AT + right.places.len().div_ceil(8);
+        if !right.is_newest(right_row) || !(left.is_newest(left_row) || count == 0) {
+            return None;
+        }
+        if count == 0 {
+            out.extend_from_slice(right_row);
+            out[start] = self.form;
+            return Some(());
+        }
+        out.reserve(left_row.len() + right_row.len());
+        out.extend_from_slice(left_row.get(..nulls)?);
+        out[start] = self.form;
+        if !count.is_multiple_of(8) {
+            *out.last_mut()? &= (1 << (count % 8)) - 1;
+        }
+        out.resize(start + NULLS_AT + self.places.len().div_ceil(8), 0);
+        let null_bytes = right_row.get(NULLS_AT..right_nulls)?;
+        if null_bytes.iter().any(|byte| *byte != 0) {
+            for at in (0..right.places.len()).filter(|at| null_bytes[at / 8] >> (at % 8) & 1 != 0) {
+                out[start + NULLS_AT + (count + at) / 8] |= 1 << ((count + at) % 8);
+            }
+        }
+        out.extend_from_slice(left_row.get(nulls..left.head_bytes)?);
+        out.extend_from_slice(right_row.get(right_nulls..right.head_bytes)?);
+        let left_ends = left_row.get(left.head_bytes..left.base)?;
+        let right_ends = right_row.get(right.head_bytes..right.base)?.as_chunks().0;
+        let left_bytes = left_ends.last_chunk().map_or(0, |end| u32::from_le_bytes(*end));
+        let right_bytes = right_ends.last().map_or(0, |end| u32::from_le_bytes(*end));
+        out.extend_from_slice(left_ends);
+        for end in right_ends {
+            out.extend_from_slice(&u32::from_le_bytes(*end).checked_add(left_bytes)?.to_le_bytes());
+        }
+        out.extend_from_slice(left_row.get(left.base..)?.get(..left_bytes as usize)?);
+        out.extend_from_slice(right_row.get(right.base..)?.get(..right_bytes as usize)?);
+        Some(())
     }
 
     /// Layout of a row that holds only `columns`; `None` when one does not exist.
@@ -395,11 +462,26 @@ impl RowLayout {
     }
 }
 
-fn int_le(raw: &[u8]) -> u64 {
-    let mut bytes = [0u8; 8];
-    let n = raw.len().min(8);
-    bytes[..n].copy_from_slice(&raw[..n]);
-    u64::from_le_bytes(bytes)
+/// The number in so many bytes; those behind the eighth do not count.
+#[inline]
+pub fn int_le(raw: &[u8]) -> u64 {
+    match *raw {
+        [a, b, c, d] => u64::from(u32::from_le_bytes([a, b, c, d])),
+        [a, b, c, d, e, f, g, h, ..] => u64::from_le_bytes([a, b, c, d, e, f, g, h]),
+        [a] => u64::from(a),
+        [a, b] => u64::from(u16::from_le_bytes([a, b])),
+        _ => raw.iter().rev().fold(0, |n, byte| n << 8 | u64::from(*byte)),
+    }
+}
+
+/// The same in up to 16 bytes.
+#[inline]
+pub fn wide_int_le(raw: &[u8]) -> u128 {
+    match raw.first_chunk::<16>() {
+        Some(bytes) => u128::from_le_bytes(*bytes),
+        None if raw.len() <= 8 => u128::from(int_le(raw)),
+        None => raw.iter().rev().fold(0, |n, byte| n << 8 | u128::from(*byte)),
+    }
 }
 
 /// Interprets the stored bytes of a column that is not NULL.
@@ -416,12 +498,7 @@ pub fn decode_value(ty: ColumnType, raw: &[u8]) -> Value<'_> {
                 Value::Int((n << shift) as i64 >> shift)
             }
         }
-        ColumnType::Decimal { scale, .. } => {
-            let mut bytes = [0u8; 16];
-            let n = raw.len().min(16);
-            bytes[..n].copy_from_slice(&raw[..n]);
-            Value::Decimal { unscaled: i128::from_le_bytes(bytes), scale }
-        }
+        ColumnType::Decimal { scale, .. } => Value::Decimal { unscaled: wide_int_le(raw) as i128, scale },
         ColumnType::Float => Value::Float(f32::from_bits(int_le(raw) as u32)),
         ColumnType::Double => Value::Double(f64::from_bits(int_le(raw))),
         ColumnType::Date => Value::Date(int_le(raw) as u32),
@@ -518,6 +595,51 @@ mod tests {
         assert_eq!(target.value(&out[1..], 0), Value::Null);
         assert_eq!(target.value(&out[1..], 1), Value::Bytes(b"hello"));
         assert_eq!(target.value(&out[1..], 2), Value::Int(-5));
+    }
+
+    /// Rows that are joined as wholes are what they would be column by column.
+    #[test]
+    fn whole_rows_are_joined_as_columns_are() {
+        let values = [
+            Value::Int(-5),
+            Value::Bytes(b"hello"),
+            Value::Int(7),
+            Value::Decimal { unscaled: -12345, scale: 2 },
+            Value::Bytes(b"xyz"),
+            Value::Double(1.5),
+        ];
+        // Every column is NULL in some row; from none to two bytes of NULL bits on the left.
+        for (times, null) in (0..3).flat_map(|times| (0..7).map(move |null| (times, null))) {
+            let row_of = |layout: &RowLayout, shift: usize| {
+                let count = layout.column_count();
+                let value = |at: usize| if (at + shift) % 7 == null { Value::Null } else { values[at % values.len()] };
+                let mut row = Vec::new();
+                layout.encode(&(0..count).map(value).collect::<Vec<_>>(), &mut row).unwrap();
+                row
+            };
+            let left_types: Vec<ColumnType> = std::iter::repeat_n(types(), times).flatten().collect();
+            let (left, right) = (RowLayout::new(left_types.clone()), RowLayout::new(types()));
+            let both = RowLayout::new(left_types.into_iter().chain(types()));
+            let (left_row, right_row) = (row_of(&left, 0), row_of(&right, 3));
+            let left_row = if times == 0 { Vec::new() } else { left_row };
+            let mut joined = vec![9];
+            both.join((&left, &left_row), (&right, Some(&right_row), &[0, 1, 2, 3, 4, 5]), &mut joined);
+            both.check(&joined[1..]).unwrap();
+            let at_left = left.column_count() as u16;
+            for at in 0..both.column_count() as u16 {
+                let expected = match at.checked_sub(at_left) {
+                    None => left.value(&left_row, at),
+                    Some(at) => right.value(&right_row, at),
+                };
+                assert_eq!(both.value(&joined[1..], at), expected, "column {at}");
+            }
+            let mut as_columns = vec![9];
+            let target = right.project_layout(&[5, 4, 3, 2, 1, 0]).unwrap();
+            let mut turned = Vec::new();
+            right.project(&right_row, &[5, 4, 3, 2, 1, 0], &target, &mut turned);
+            both.join((&left, &left_row), (&target, Some(&turned), &[5, 4, 3, 2, 1, 0]), &mut as_columns);
+            assert_eq!(joined, as_columns);
+        }
     }
 
     #[test]

@@ -1,10 +1,11 @@
-//! Fetching ahead what the next operations of a batch will touch: hash buckets, then slots, then versions; of rows to be made the ways to their entries in the
-//! ordered index of primary keys, level by level.
+//! Fetching ahead what the next operations of a batch will touch: hash buckets, then slots, then versions; of rows to be made, and of scans of several fragments, the ways to
+//! their entries in the ordered index, level by level.
 //!
 //! A lookup meets three cache misses in a row when the data is larger than the cache; side by side, those of [`AHEAD`] lookups cost
 //! little more than those of one. Nothing is decided here: what is fetched may be another key's, and the row that is found a guess ([`Fragment::find_near`]).
 
 use apus_storage::{EntryAhead, Fragment, RowId};
+use apus_types::IndexNo;
 
 /// Lookups whose cache misses overlap.
 pub const AHEAD: usize = 16;
@@ -68,11 +69,11 @@ impl<'f> Ahead<'f> {
     }
 }
 
-/// Fetches what rows with these keys, at most [`AHEAD`], will touch in the ordered indexes of primary keys when they are made.
-pub fn fetch_entries<'o>(rows: impl Iterator<Item = (&'o Fragment, &'o [u8])>) {
+/// Fetches what entries with these keys, at most [`AHEAD`], will touch in an ordered index when they are made or looked for.
+pub fn fetch_entries<'o>(index: IndexNo, entries: impl Iterator<Item = (&'o Fragment, &'o [u8])>) {
     let mut ways: [Option<EntryAhead<'o>>; AHEAD] = [const { None }; AHEAD];
-    for (way, (fragment, key)) in ways.iter_mut().zip(rows) {
-        *way = fragment.entry_ahead(key);
+    for (way, (fragment, key)) in ways.iter_mut().zip(entries) {
+        *way = fragment.entry_ahead(index, key);
     }
     let mut is_under_way = true;
     while is_under_way {

@@ -15,7 +15,7 @@ use apus_signal::{
 };
 use apus_storage::{Acquire, Change, Fragment, Idle, LockMode, Locks, RowId};
 use apus_types::{
-    Chain, ErrorCode, PartitionId, TableSchema, TransId,
+    Chain, ErrorCode, IndexNo, PartitionId, TableSchema, TransId,
     hash::hash_key,
     key,
     limits::BATCH_OPS_MAX,
@@ -261,7 +261,7 @@ impl LocalDataManager {
         let makes_row =
             |coming: &Coming<'_>| coming.guess.is_none() && matches!(coming.op.kind, OpKind::Insert | OpKind::Write);
         let made = coming.iter().flatten().enumerate().filter(|(_, coming)| makes_row(coming));
-        fetch_entries(made.filter_map(|(number, coming)| Some((ahead.get(number).0?, coming.op.key))));
+        fetch_entries(IndexNo(0), made.filter_map(|(number, coming)| Some((ahead.get(number).0?, coming.op.key))));
     }
 
     /// The chain that TC had in mind is still the partition's, or is what is left of it, and TC knew who has left. Locks for reading are at

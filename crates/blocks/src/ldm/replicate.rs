@@ -8,7 +8,7 @@ use apus_signal::{
 };
 use apus_storage::{Acquire, Change, Fragment, LockMode, Locks, RowId};
 use apus_types::{
-    Chain, Epoch, ErrorCode, TransId,
+    Chain, Epoch, ErrorCode, IndexNo, TransId,
     planted::{Bug, planted},
 };
 
@@ -184,7 +184,7 @@ impl LocalDataManager {
             *hash = Some(of_key);
         }
         let made = fragments.into_iter().zip(rows.iter().flatten());
-        fetch_entries(made.filter_map(|(fragment, row)| Some((fragment?, row.key))));
+        fetch_entries(IndexNo(0), made.filter_map(|(fragment, row)| Some((fragment?, row.key))));
         hashes
     }
 

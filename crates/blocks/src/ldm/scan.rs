@@ -1,5 +1,7 @@
 //! Ordered scans over this instance's fragments, merged in index order; see `apus_signal::scan`.
 
+use std::ops::Bound;
+
 use apus_eval::fixed::Unfit;
 use apus_kernel::Context;
 use apus_signal::{
@@ -15,6 +17,7 @@ use apus_types::{Epoch, ErrorCode, PartitionId, RowLayout, Value, filter::Filter
 
 use super::{
     LocalDataManager,
+    ahead::{AHEAD as AHEAD_MAX, fetch_entries},
     ends::is_short,
     trans::{NONE, Standing, Transactions},
 };
@@ -136,6 +139,8 @@ impl Totals {
 
 /// Entries of a stream whose rows are fetched ahead: the order of an index is not the order in memory, and a row that is not in the cache takes longer than all that is done with it.
 const AHEAD: usize = 8;
+/// Of these so many at the beginning: a short range has few.
+const FIRST: usize = 2;
 
 type Entry<'f> = (EntryKey<'f>, RowId);
 
@@ -158,6 +163,21 @@ impl<'f> Stream<'f> {
     fn new(fragment: &'f Fragment, entries: apus_storage::FragmentScan<'f>, primary: bool) -> Stream<'f> {
         let soon = [None; AHEAD];
         Stream { fragment, entries, next: None, soon, first: 0, count: 0, is_over: false, key: None, primary }
+    }
+
+    /// Takes the first entries. What they name is fetched in steps, each of all streams, so that these wait together.
+    fn enter(&mut self) {
+        for place in &mut self.soon[..FIRST] {
+            *place = self.entries.next();
+            if let Some((_, row)) = place {
+                self.fragment.prefetch_row(*row);
+                self.count += 1;
+            }
+        }
+        self.is_over = self.count < FIRST;
+    }
+    fn fetch_entered(&self) {
+        self.soon[..FIRST].iter().flatten().for_each(|(_, row)| self.fragment.prefetch_image(*row));
     }
 
     #[inline]
@@ -284,12 +304,18 @@ impl LocalDataManager {
         let own_node = self.me.node;
         let is_primary = |p: PartitionId| view.chain(p).primary() == Some(own_node);
         let mut streams = empty_streams(std::mem::take(&mut self.scratch.streams));
+        if let (Bound::Included(key) | Bound::Excluded(key), Some(_)) = (req.low, req.partitions().nth(1)) {
+            let fragments = req.partitions().take(AHEAD_MAX).filter_map(|partition| table.fragment(partition));
+            fetch_entries(req.index, fragments.map(|fragment| (fragment, key)));
+        }
         for partition in req.partitions() {
             let fragment = table.fragment(partition).ok_or(ErrorCode::WrongView)?;
             let entries = fragment.scan(req.index, req.low, req.high, req.reverse).ok_or(ErrorCode::IndexNotFound)?;
             streams.push(Stream::new(fragment, entries, is_primary(partition)));
         }
         let alone = streams.len() == 1;
+        streams.iter_mut().for_each(Stream::enter);
+        streams.iter().for_each(Stream::fetch_entered);
         streams.iter_mut().for_each(|stream| stream.advance(alone));
         let visibility = Visibility {
             locks: &self.locks,

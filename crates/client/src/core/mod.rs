@@ -83,6 +83,8 @@ pub(crate) struct Core {
     random: u64,
     pub view: Rc<View>,
     pub schema_version: u64,
+    /// See [`Core::takes_turn`].
+    is_turn: bool,
     /// The cluster that we belong to; 0: not known yet. Hosts are shared and ports come back: whoever belongs to another one is left
     /// alone. While no data node is linked the cluster may have been set up anew, and a seed is believed.
     cluster: u64,
@@ -128,6 +130,7 @@ impl Core {
             random: config.client_id,
             view: Rc::new(View { instances: 1, ..View::default() }),
             schema_version: 0,
+            is_turn: false,
             cluster: 0,
             map_stale: true,
             routes: Vec::new(),
@@ -166,6 +169,11 @@ impl Core {
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         z ^ (z >> 31)
+    }
+    /// True every second time.
+    pub fn takes_turn(&mut self) -> bool {
+        self.is_turn = !self.is_turn;
+        !self.is_turn
     }
     #[inline]
     pub fn route(&self, partition: apus_types::PartitionId) -> Route {

@@ -12,6 +12,8 @@ pub(crate) struct Route {
     pub primary: u8,
     /// Where committed reads go first.
     pub read: u8,
+    /// The same for a client that comes after this one: for who has many reads under way.
+    pub beside: u8,
     pub instance: u8,
 }
 
@@ -23,16 +25,18 @@ pub(crate) fn routes(view: &View, seed: u64, linked: impl Fn(NodeId) -> bool, ou
     let full = |node: NodeId| view.state(node) == NodeState::Up;
     let mut members: Vec<NodeId> = view.nodes.iter().map(|n| n.node()).filter(|&n| full(n)).collect();
     members.sort_unstable();
-    let preferred = members.get((seed % members.len().max(1) as u64) as usize).copied();
+    let preferred = |seed: u64| members.get((seed % members.len().max(1) as u64) as usize).copied();
     out.clear();
     for number in 0..view.partition_count() {
         let partition = PartitionId(number);
         let chain = view.chain(partition);
-        let mut usable = chain.nodes().filter(|&n| full(n) && linked(n));
+        let usable = || chain.nodes().filter(|&n| full(n) && linked(n));
         let primary = chain.primary().filter(|&n| linked(n) && full(n));
-        let read = preferred.filter(|&n| usable.clone().any(|u| u == n)).or(primary).or_else(|| usable.next());
+        let near = |seed| preferred(seed).filter(|&n| usable().any(|u| u == n)).or(primary).or_else(|| usable().next());
+        let (read, beside) = (near(seed), near(seed.wrapping_add(1)));
         let byte = |node: Option<NodeId>| node.and_then(|n| u8::try_from(n.0).ok()).unwrap_or(NOWHERE);
-        out.push(Route { primary: byte(primary), read: byte(read), instance: view.instance(partition) });
+        let instance = view.instance(partition);
+        out.push(Route { primary: byte(primary), read: byte(read), beside: byte(beside), instance });
     }
 }
 
@@ -67,14 +71,14 @@ mod tests {
         let view = view();
         let mut out = Vec::new();
         routes(&view, 0, |_| true, &mut out);
-        assert_eq!(out[0], Route { primary: 1, read: 1, instance: 0 });
-        assert_eq!(out[1], Route { primary: 2, read: 1, instance: 1 });
+        assert_eq!(out[0], Route { primary: 1, read: 1, beside: 2, instance: 0 });
+        assert_eq!(out[1], Route { primary: 2, read: 1, beside: 2, instance: 1 });
         routes(&view, 1, |_| true, &mut out);
-        assert_eq!((out[0].read, out[1].read), (2, 2));
+        assert_eq!((out[0].read, out[1].read, out[0].beside), (2, 2, 1));
         routes(&view, 0, |n| n == NodeId(2), &mut out);
         assert_eq!((out[0].primary, out[0].read, out[1].read), (NOWHERE, 2, 2));
         routes(&view, 2, |n| n == NodeId(3), &mut out);
-        assert_eq!(out[0], Route { primary: NOWHERE, read: NOWHERE, instance: 0 });
+        assert_eq!(out[0], Route { primary: NOWHERE, read: NOWHERE, beside: NOWHERE, instance: 0 });
         let turns: Vec<u8> = (1..4).map(|a| other_replica(&view, PartitionId(1), a, |_| true)).collect();
         assert_eq!(turns, [2, 1, 2]);
         assert_eq!(other_replica(&view, PartitionId(9), 1, |_| true), NOWHERE);

@@ -259,9 +259,17 @@ pub fn push_sort_key(
             Kind::Null => {}
             Kind::Int | Kind::UInt | Kind::Decimal(_) | Kind::Label | Kind::Bit(_) => {
                 let scale = if let Kind::Decimal(s) = kind { s } else { 0 };
-                let exact = value.number().and_then(|n| match n {
-                    crate::value::datum::Number::Double(x) => decimal::from_f64(x, scale),
-                    n => n.to_decimal().and_then(|(n, s)| decimal::rescale(n, s, scale)),
+                let as_it_is = match *value {
+                    Datum::Int(n) if scale == 0 => Some(i128::from(n)),
+                    Datum::UInt(n) if scale == 0 => Some(i128::from(n)),
+                    Datum::Decimal { unscaled, scale: digits } if digits == scale => Some(unscaled),
+                    _ => None,
+                };
+                let exact = as_it_is.or_else(|| {
+                    value.number().and_then(|n| match n {
+                        crate::value::datum::Number::Double(x) => decimal::from_f64(x, scale),
+                        n => n.to_decimal().and_then(|(n, s)| decimal::rescale(n, s, scale)),
+                    })
                 });
                 // Beyond the representation: below or above all others.
                 let exact = exact.unwrap_or_else(|| {

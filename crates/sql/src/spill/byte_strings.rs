@@ -12,6 +12,10 @@ use crate::{expr::Env, wire::SqlError};
 /// Memory that one container keeps for the next statement, in bytes; what grew beyond is given back.
 pub const KEPT_BYTES_MAX: usize = 1 << 20;
 
+/// Strings that are looked for together, and places of a table from which it is worth it: one that is in the cache needs no look ahead.
+const LOOK_AHEAD: usize = 64;
+const LOOK_AHEAD_MIN: usize = 16 << 10;
+
 /// Empties a list; memory beyond [`KEPT_BYTES_MAX`] is given back.
 pub fn trim<T>(list: &mut Vec<T>) {
     list.clear();
@@ -45,7 +49,7 @@ impl Strings {
     pub fn get(&self, index: usize) -> Option<&[u8]> {
         self.bytes.get(self.spans.get(index)?.clone())
     }
-    pub fn iter(&self) -> impl ExactSizeIterator<Item = &[u8]> {
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = &[u8]> + Clone {
         self.spans.iter().map(|span| &self.bytes[span.clone()])
     }
     pub fn push(&mut self, string: &[u8]) {
@@ -180,6 +184,12 @@ impl Pairs {
     }
 }
 
+/// Reads the beginning of each string, so that those who read them next do not wait for each.
+pub fn touch<'s>(strings: impl Iterator<Item = &'s [u8]>) {
+    let seen = strings.fold(0, |seen, string| seen ^ string.first().copied().unwrap_or(0));
+    std::hint::black_box(seen);
+}
+
 fn tag_of(string: &[u8]) -> u32 {
     hash_key(string) as u32
 }
@@ -192,6 +202,8 @@ pub struct StringSet {
     slots: Vec<Slot>,
     /// Empty: memory of the table from before it grew.
     before: Vec<Slot>,
+    /// The string that was inserted last, new or not: rows that belong together often follow each other.
+    last: usize,
 }
 
 /// Number + 1 of a string, 0 where the slot is free, and half of its hash: most other strings are told apart without a look at their bytes, and a table that grows needs none of them.
@@ -246,6 +258,16 @@ impl StringSet {
     /// The last string is not in the table yet.
     fn insert_written(&mut self) -> (usize, bool) {
         let last = self.strings.len() - 1;
+        if self.last < last && self.strings.get(self.last) == self.strings.get(last) {
+            self.strings.pop();
+            return (self.last, false);
+        }
+        let (number, is_new) = self.insert_other(last);
+        self.last = number;
+        (number, is_new)
+    }
+
+    fn insert_other(&mut self, last: usize) -> (usize, bool) {
         if self.strings.len() * 4 > self.slots.len() * 3 {
             self.grow();
         }
@@ -261,6 +283,33 @@ impl StringSet {
                 self.slots[slot] = Slot { number, tag };
                 (last, true)
             }
+        }
+    }
+
+    /// Whether a look ahead pays.
+    pub fn is_large(&self) -> bool {
+        self.slots.len() >= LOOK_AHEAD_MIN
+    }
+
+    /// Brings into the cache what looking these strings up will touch. A step asks for many places that say nothing of each other, so the processor waits for them together.
+    pub fn look_ahead(&self, strings: &Strings) {
+        if !self.is_large() {
+            return;
+        }
+        let mask = self.slots.len() - 1;
+        for chunk in strings.spans.chunks(LOOK_AHEAD) {
+            let (mut tags, mut numbers, mut starts) = ([0; LOOK_AHEAD], [0; LOOK_AHEAD], [0; LOOK_AHEAD]);
+            for (tag, span) in tags.iter_mut().zip(chunk) {
+                *tag = tag_of(&strings.bytes[span.clone()]);
+            }
+            for (number, tag) in numbers.iter_mut().zip(&tags[..chunk.len()]) {
+                let slot = self.slots[*tag as usize & mask];
+                *number = if slot.tag == *tag { slot.number as usize } else { 0 };
+            }
+            for (start, number) in starts.iter_mut().zip(&numbers[..chunk.len()]) {
+                *start = number.checked_sub(1).map_or(0, |number| self.strings.spans[number].start);
+            }
+            touch(starts[..chunk.len()].iter().map(|start| self.strings.bytes.get(*start..).unwrap_or(&[])));
         }
     }
 

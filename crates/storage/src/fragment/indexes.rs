@@ -17,7 +17,7 @@ use crate::{
 /// Index memory is taken from the manager in steps of this many bytes.
 const INDEX_STEP: usize = 32 << 10;
 
-/// The way of a primary key to its place in the ordered index, to be fetched ahead of its insert: [`Fragment::entry_ahead`].
+/// The way of a key to its place in an ordered index, to be fetched ahead: [`Fragment::entry_ahead`].
 pub struct EntryAhead<'o> {
     fragment: &'o Fragment,
     key: &'o [u8],
@@ -33,10 +33,10 @@ impl EntryAhead<'_> {
 }
 
 impl Fragment {
-    /// For fetching ahead what the entry of a new row will touch in the ordered index of primary keys; `None`: there is none.
+    /// For fetching ahead what a new entry, or a search for one, will touch in an ordered index; `None`: there is none.
     #[inline]
-    pub fn entry_ahead<'o>(&'o self, key: &'o [u8]) -> Option<EntryAhead<'o>> {
-        let index = self.indexes.iter().find(|index| index.no.0 == 0)?;
+    pub fn entry_ahead<'o>(&'o self, no: IndexNo, key: &'o [u8]) -> Option<EntryAhead<'o>> {
+        let index = self.indexes.iter().find(|index| index.no == no)?;
         Some(EntryAhead { fragment: self, key, approach: index.tree.approach() })
     }
 

@@ -25,21 +25,56 @@ use apus_types::RowLayout;
 
 /// Rows between two looks at whether others of the thread wait.
 const ROWS_IN_A_ROW: usize = 1024;
-/// End of a chain.
+/// No key.
 const NONE: u32 = u32::MAX;
 
 /// The rows of a leaf.
 pub struct Built {
     rows: Rc<Strings>,
-    /// Only these rows, where the leaf has a condition of its own; otherwise all.
     keys: StringSet,
-    /// By number of a key: its first row; by row: the next one of the same key.
-    heads: Vec<u32>,
-    next: Vec<u32>,
+    by_key: ByKey,
     /// Rows that satisfy the leaf's own condition.
     some: Option<Vec<u32>>,
     bytes: usize,
     has_keys: bool,
+}
+
+/// Rows, those of a key beside each other, the last one first.
+#[derive(Default)]
+struct ByKey {
+    /// By number of a key: where its rows begin; one more than there are keys.
+    starts: Vec<u32>,
+    rows: Vec<u32>,
+}
+
+impl ByKey {
+    /// Of the number of each row's key, [`NONE`] where it has none.
+    fn new(numbers: &[u32], keys: usize) -> ByKey {
+        let mut starts = vec![0; keys + 1];
+        numbers.iter().filter(|number| **number != NONE).for_each(|number| starts[*number as usize] += 1);
+        let mut end = 0;
+        for start in &mut starts {
+            end += *start;
+            *start = end;
+        }
+        let mut rows = vec![0; end as usize];
+        for (row, number) in numbers.iter().enumerate().filter(|(_, number)| **number != NONE) {
+            let start = &mut starts[*number as usize];
+            *start -= 1;
+            rows[*start as usize] = row as u32;
+        }
+        ByKey { starts, rows }
+    }
+    fn rows(&self, number: u32) -> &[u32] {
+        let at = number as usize;
+        match (self.starts.get(at), self.starts.get(at + 1)) {
+            (Some(start), Some(end)) if number != NONE => &self.rows[*start as usize..*end as usize],
+            _ => &[],
+        }
+    }
+    fn byte_len(&self) -> usize {
+        size_of::<u32>() * (self.starts.len() + self.rows.len())
+    }
 }
 
 /// Where the rows of a leaf are.
@@ -58,7 +93,7 @@ impl Leafed {
     }
 }
 
-/// For each row of a batch the first row of its chain.
+/// For each row of a batch the number of its key.
 pub struct Probed(Vec<u32>);
 
 impl Built {
@@ -114,8 +149,7 @@ impl Built {
         let run = pipeline.run;
         let mut built = Built {
             keys: StringSet::default(),
-            heads: Vec::new(),
-            next: Vec::new(),
+            by_key: ByKey::default(),
             some: None,
             bytes: if is_shared { 0 } else { rows.byte_len() },
             has_keys: !leaf.keys.is_empty(),
@@ -126,62 +160,75 @@ impl Built {
             _ => leaf.own.as_ref(),
         };
         let cx = |row| context(run, pipeline.given, &leaf.row, row);
-        if built.has_keys {
-            built.next = vec![NONE; built.rows.len()];
-        }
+        let mut numbers = vec![NONE; if built.has_keys { built.rows.len() } else { 0 }];
         let mut some = Vec::new();
-        let mut key = Vec::new();
+        let (mut keyed, mut waiting) = (Vec::new(), Strings::default());
         let rows = built.rows.clone();
         for (at, row) in rows.iter().enumerate() {
             if at % ROWS_IN_A_ROW == ROWS_IN_A_ROW - 1 {
+                built.number(&mut keyed, &mut waiting, &mut numbers);
                 run.breathe(ROWS_IN_A_ROW).await?;
             }
             if own.is_some() && !passes(own, &cx(row))? {
                 continue;
             }
-            some.push(at as u32);
-            if built.has_keys && push_key(&leaf.keys, |k| &k.inner, &cx(row), &mut key)? {
-                built.chain(at, &key);
+            if own.is_some() {
+                some.push(at as u32);
+            }
+            if !built.has_keys {
+                continue;
+            }
+            match write_key(&leaf.keys, |k| &k.inner, &cx(row), waiting.writer())? {
+                true => {
+                    waiting.end();
+                    keyed.push(at);
+                }
+                false => waiting.abandon(),
             }
         }
+        built.number(&mut keyed, &mut waiting, &mut numbers);
         built.some = own.is_some().then_some(some);
-        built.bytes += built.keys.byte_len() + 4 * (built.heads.len() + built.next.len());
+        built.by_key = ByKey::new(&numbers, built.keys.len());
+        built.bytes += built.keys.byte_len() + built.by_key.byte_len();
         Ok(built)
+    }
+
+    /// Gives these rows, whose keys wait, the numbers of their keys.
+    fn number(&mut self, rows: &mut Vec<usize>, keys: &mut Strings, numbers: &mut [u32]) {
+        self.keys.look_ahead(keys);
+        for (row, key) in rows.drain(..).zip(keys.iter()) {
+            numbers[row] = self.keys.insert(key).0 as u32;
+        }
+        keys.clear();
     }
 
     /// As many rows of a stream as this memory holds, one at least, and whether there are more.
     pub async fn of_stream(run: &Run<'_>, rows: &mut Reader, bytes_max: usize) -> Done<(Built, bool)> {
-        let (mut keys, mut all, mut heads, mut next) =
-            (StringSet::default(), Strings::default(), Vec::new(), Vec::new());
+        let (mut keys, mut all, mut numbers) = (StringSet::default(), Strings::default(), Vec::new());
         let mut has_more = false;
         while rows.advance(run.env).await? {
-            if !all.is_empty() && keys.byte_len() + all.byte_len() + 4 * (heads.len() + next.len()) > bytes_max {
+            let listed = size_of::<u32>() * (numbers.len() + keys.len());
+            if !all.is_empty() && keys.byte_len() + all.byte_len() + listed > bytes_max {
                 rows.step_back();
                 has_more = true;
                 break;
             }
             run.env.breathe(1).await?;
-            let (number, is_new) = keys.insert(rows.key());
-            if is_new {
-                heads.push(NONE);
-            }
-            next.push(std::mem::replace(&mut heads[number], all.len() as u32));
+            numbers.push(keys.insert(rows.key()).0 as u32);
             all.push(rows.payload());
         }
-        let built = Built { rows: Rc::new(all), keys, heads, next, some: None, bytes: 0, has_keys: true };
+        let by_key = ByKey::new(&numbers, keys.len());
+        let built = Built { rows: Rc::new(all), keys, by_key, some: None, bytes: 0, has_keys: true };
         Ok((built, has_more))
     }
 
     /// Candidates for a row with this key.
     pub fn of_key<'b>(&'b self, key: &[u8], out: &mut Vec<&'b [u8]>) {
-        self.chain_of(self.keys.number(key).map_or(NONE, |number| self.heads[number]), out);
+        self.of_number(self.keys.number(key).map_or(NONE, |number| number as u32), out);
     }
 
-    fn chain_of<'b>(&'b self, mut at: u32, out: &mut Vec<&'b [u8]>) {
-        while at != NONE {
-            out.extend(self.rows.get(at as usize));
-            at = self.next[at as usize];
-        }
+    fn of_number<'b>(&'b self, number: u32, out: &mut Vec<&'b [u8]>) {
+        out.extend(self.by_key.rows(number).iter().filter_map(|row| self.rows.get(*row as usize)));
     }
 
     /// Rows that satisfy the leaf's own condition.
@@ -193,14 +240,6 @@ impl Built {
         self.bytes
     }
 
-    fn chain(&mut self, row: usize, key: &[u8]) {
-        let (number, is_new) = self.keys.insert(key);
-        if is_new {
-            self.heads.push(NONE);
-        }
-        self.next[row] = std::mem::replace(&mut self.heads[number], row as u32);
-    }
-
     /// Looks the rows of a batch up.
     pub async fn probe<C: Consumer>(
         &self,
@@ -209,20 +248,25 @@ impl Built {
         before: &RowLayout,
         batch: &Strings,
     ) -> errors::Result<Probed> {
-        let mut heads = Vec::new();
+        let mut numbers = Vec::new();
         if !self.has_keys {
-            return Ok(Probed(heads));
+            return Ok(Probed(numbers));
         }
-        let mut key = Vec::new();
+        let mut keys = Strings::default();
         for (at, row) in batch.iter().enumerate() {
             if at % ROWS_IN_A_ROW == ROWS_IN_A_ROW - 1 {
                 pipeline.run.breathe(ROWS_IN_A_ROW).await?;
             }
             let cx = context(pipeline.run, pipeline.given, before, row);
-            let found = push_key(&leaf.keys, |k| &k.outer, &cx, &mut key)?.then(|| self.keys.number(&key)).flatten();
-            heads.push(found.map_or(NONE, |number| self.heads[number]));
+            let has_key = write_key(&leaf.keys, |k| &k.outer, &cx, keys.writer())?;
+            keys.end();
+            numbers.push(if has_key { 0 } else { NONE });
         }
-        Ok(Probed(heads))
+        self.keys.look_ahead(&keys);
+        for (number, key) in numbers.iter_mut().zip(keys.iter()).filter(|(number, _)| **number != NONE) {
+            *number = self.keys.number(key).map_or(NONE, |number| number as u32);
+        }
+        Ok(Probed(numbers))
     }
 }
 
@@ -236,7 +280,7 @@ impl Probed {
             }
             return;
         }
-        built.chain_of(self.0.get(row).copied().unwrap_or(NONE), out);
+        built.of_number(self.0.get(row).copied().unwrap_or(NONE), out);
     }
 }
 
@@ -248,6 +292,16 @@ pub fn push_key<'k>(
     out: &mut Vec<u8>,
 ) -> errors::Result<bool> {
     out.clear();
+    write_key(keys, side, cx, out)
+}
+
+/// As [`push_key`], behind what is in `out`.
+pub fn write_key<'k>(
+    keys: &'k [HashKey],
+    side: impl Fn(&'k HashKey) -> &'k Expr,
+    cx: &Context<'_>,
+    out: &mut Vec<u8>,
+) -> errors::Result<bool> {
     for key in keys {
         let e: &'k Expr = side(key);
         let value = e.eval(cx)?;
@@ -276,23 +330,24 @@ async fn of_table<C: Consumer>(pipeline: &Pipeline<'_, '_, C>, leaf: &JoinStep, 
     if s.bound.empty || named.is_some_and(Named::is_empty) {
         return Ok(rows.end().await?);
     }
-    let mut key = Vec::new();
     let filter = fold::for_rows(access.unanswered(&s.bound), usize::MAX, &context(run, pipeline.given, &leaf.row, &[]));
     let seen = run.seen(&table.schema);
     let columns = Some(columns.as_slice());
     let mut source = Source::open(run.cluster, &mut s, table, access, columns, seen, false, false, u64::MAX).await?;
     while source.next(&mut s).await? {
         run.env.may_go_on()?;
-        for row in s.rows.iter().flatten() {
-            let cx = context(run, pipeline.given, &leaf.row, row);
-            if let Some(named) = named
-                && !named.has(leaf, &cx, &mut key)?
-            {
-                continue;
+        let all = s.rows.iter().flatten();
+        let of_row = |row| context(run, pipeline.given, &leaf.row, row);
+        let mut push = |row| match passes(filter.as_deref(), &of_row(row))? {
+            true => rows.push(row),
+            false => Ok(()),
+        };
+        match named {
+            Some(named) => {
+                let some = named.of_rows(leaf, all.map(|row| (row, of_row(row))))?;
+                some.into_iter().try_for_each(&mut push)?;
             }
-            if passes(filter.as_deref(), &cx)? {
-                rows.push(row)?;
-            }
+            None => all.into_iter().try_for_each(push)?,
         }
         rows.settle().await?;
     }

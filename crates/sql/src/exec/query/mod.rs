@@ -349,10 +349,8 @@ struct ToSink<'t, 'p, T> {
 
 impl<T: Target> Consumer for ToSink<'_, '_, T> {
     async fn take(&mut self, rows: &Strings) -> Done<bool> {
-        for row in rows.iter() {
-            if !self.sink.row(row, self.out)? {
-                return Ok(false);
-            }
+        if !self.sink.rows(rows.iter(), self.out)? {
+            return Ok(false);
         }
         self.sink.settle().await?;
         self.out.flush_if_full().await?;

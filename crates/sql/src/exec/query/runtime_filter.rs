@@ -3,7 +3,7 @@
 use apus_types::{ColumnType, RowLayout, filter::Set};
 
 use super::{
-    hash::push_key,
+    hash::{push_key, write_key},
     pipeline::{BATCH_ROWS, Consumer, Pipeline, context},
 };
 use crate::{
@@ -45,7 +45,7 @@ impl Named {
                 told.add(&cx, &mut key);
             }
         }
-        if let (Some(told), Some(scan)) = (told, &leaf.scan) {
+        if let (Some(told), Some(scan)) = (told.filter(|told| told.set.leaves_out()), &leaf.scan) {
             named.pushed = Some(scan.pushed.and_set(told.column, told.set));
         }
         Ok(named)
@@ -55,9 +55,26 @@ impl Named {
         self.keys.is_empty()
     }
 
-    /// Whether a row before names this one of the leaf. `key`: room for what it is joined by.
-    pub fn has(&self, leaf: &JoinStep, cx: &Context<'_>, key: &mut Vec<u8>) -> errors::Result<bool> {
-        Ok(push_key(&leaf.keys, |k| &k.inner, cx, key)? && self.keys.contains(key))
+    /// Those rows of the leaf that a row before names.
+    pub fn of_rows<'r>(
+        &self,
+        leaf: &JoinStep,
+        rows: impl Iterator<Item = (&'r [u8], Context<'r>)>,
+    ) -> errors::Result<Vec<&'r [u8]>> {
+        let (mut keyed, mut keys) = (Vec::new(), Strings::default());
+        for (row, cx) in rows {
+            match write_key(&leaf.keys, |k| &k.inner, &cx, keys.writer())? {
+                true => {
+                    keys.end();
+                    keyed.push(row);
+                }
+                false => keys.abandon(),
+            }
+        }
+        self.keys.look_ahead(&keys);
+        let mut keys = keys.iter();
+        keyed.retain(|_| keys.next().is_some_and(|key| self.keys.contains(key)));
+        Ok(keyed)
     }
 }
 

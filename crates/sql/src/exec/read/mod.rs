@@ -39,6 +39,8 @@ use crate::{
 
 /// Rows per batch of a scan.
 const BATCH_ROWS: u32 = 1024;
+/// The same of a scan whose rows are all wanted.
+const ALL_BATCH_ROWS: u32 = 2048;
 /// Ranges of a union asked for at once.
 pub const RANGES_AT_ONCE: usize = 64;
 
@@ -271,9 +273,7 @@ async fn partial_groups(
             return Ok(true);
         }
         env.may_go_on()?;
-        for at in 0..s.rows.len() {
-            sink.partial(s.rows.row(at).unwrap_or(&[]), s.rows.key(at), partials)?;
-        }
+        sink.partials(&s.rows, partials)?;
         env.count(probe::of(access, Of::Read), 0, s.rows.len() as u64);
         env.count(probe::of(access, Of::Matched), 0, s.rows.len() as u64);
         env.breathe(s.rows.len()).await?;

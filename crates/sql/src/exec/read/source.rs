@@ -3,9 +3,10 @@
 use std::{pin::pin, rc::Rc};
 
 use apus_client::{ANY_MOMENT, Moment, ReadBatch, Rows, ScanRequest, Snapshot};
+use apus_eval::grouping::key_columns;
 use apus_types::{Epoch, IndexNo, TableSchema, Value, schema};
 
-use super::{BATCH_ROWS, RANGES_AT_ONCE, Seen, join_all};
+use super::{ALL_BATCH_ROWS, BATCH_ROWS, RANGES_AT_ONCE, Seen, join_all};
 use crate::{
     catalog::Table,
     errors,
@@ -85,11 +86,14 @@ impl Source {
                 (request.low, request.high) = s.bound.bounds();
                 request.filter = &s.bound.filter;
                 request.grouping = &s.bound.grouping;
+                let first = schema.index_columns(request.index).and_then(|columns| columns.first());
+                request.groups_follow = key_columns(&s.bound.grouping).any(|column| Some(&column) == first);
                 request.columns = columns;
                 request.ordered = ordered;
                 request.reverse = reverse;
                 request.limit = limit;
-                request.batch_rows = limit.min(u64::from(BATCH_ROWS)) as u32;
+                request.batch_rows =
+                    if limit == u64::MAX { ALL_BATCH_ROWS } else { limit.min(u64::from(BATCH_ROWS)) as u32 };
                 if s.bound.ranges.is_empty() {
                     return Ok(Source::Scan(cluster.client.scan(&request)));
                 }

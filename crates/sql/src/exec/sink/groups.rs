@@ -1,11 +1,12 @@
 //! Groups of a sink in memory: rows go into the accumulators of their group, and groups come out in the order of their keys.
 
+use apus_client::Rows;
 use apus_eval::{grouping::SLOTS_MAX, groups::State};
 
 use super::{Accumulator, Sink, push_sort_keys};
 use crate::{
     errors::{self, Result},
-    expr::{Context, exact::Exact},
+    expr::{Context, Expr, exact::Exact},
     plan::{bind::AggregateKind, pushed_group::Partials, select::Group},
     spill::{byte_strings::Strings, memory_sort},
     value::datum::Datum,
@@ -87,14 +88,60 @@ impl<'p> Sink<'p> {
         self.add_to_group(group, &cx, number, new, group.keys.len())
     }
 
-    /// Takes a group that a data node made of some rows: the first of them, and the states of its slots.
+    /// As [`Sink::accumulate`], of many rows, whose groups are looked for together.
+    pub(super) fn accumulate_all<'r>(
+        &mut self,
+        group: &Group,
+        rows: impl Iterator<Item = &'r [u8]> + Clone,
+    ) -> Result<()> {
+        let keys = self.keys_of(group, rows.clone())?;
+        self.buffers.groups.look_ahead(&keys);
+        for (row, key) in rows.zip(keys.iter()) {
+            let (number, new) = self.buffers.groups.insert(key);
+            self.add_to_group(group, &self.of_group(row, &[]), number, new, group.keys.len())?;
+        }
+        Ok(())
+    }
+
+    /// The groups are so many that it pays to look for those of many rows together, and their keys may be made before anything else is computed of these.
+    pub(super) fn looks_ahead(&self, group: &Group) -> bool {
+        let are_columns = || group.keys.iter().all(|key| matches!(key.expr, Expr::Column(_)));
+        self.buffers.groups.is_large() && !group.each_row && !group.rollup && are_columns()
+    }
+
+    fn keys_of<'r>(&self, group: &Group, rows: impl Iterator<Item = &'r [u8]>) -> Result<Strings> {
+        let mut keys = Strings::default();
+        for row in rows {
+            push_sort_keys(&group.keys, &self.of_group(row, &[]), keys.writer())?;
+            keys.end();
+        }
+        Ok(keys)
+    }
+
+    /// Takes groups that a data node made of some rows: of each the first row, and the states of its slots.
     ///
     /// # Errors
     /// Those of evaluation; an internal one for what are no states.
-    pub fn partial(&mut self, first: &[u8], states: &[u8], partials: &Partials) -> Result<()> {
+    pub fn partials(&mut self, groups: &Rows, partials: &Partials) -> Result<()> {
         let Some(group) = &self.plan.group else { return Ok(()) };
+        let firsts = groups.iter().map(|first| first.unwrap_or(&[]));
+        let keys = self.keys_of(group, firsts.clone())?;
+        self.buffers.groups.look_ahead(&keys);
+        for ((at, first), key) in firsts.enumerate().zip(keys.iter()) {
+            self.partial(group, (first, key), groups.key(at), partials)?;
+        }
+        Ok(())
+    }
+
+    fn partial(
+        &mut self,
+        group: &Group,
+        (first, key): (&[u8], &[u8]),
+        states: &[u8],
+        partials: &Partials,
+    ) -> Result<()> {
         let cx = self.of_group(first, &[]);
-        let (number, new) = self.buffers.groups.insert_with(|key| push_sort_keys(&group.keys, &cx, key))?;
+        let (number, new) = self.buffers.groups.insert(key);
         if new {
             self.group_bytes += self.groups.push(group, first, group.keys.len());
         }

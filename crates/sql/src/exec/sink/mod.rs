@@ -161,6 +161,22 @@ impl<'p> Sink<'p> {
         self.pass_row(&cx, out)
     }
 
+    /// As [`Sink::row`], of many.
+    pub fn rows<'r>(&mut self, rows: impl Iterator<Item = &'r [u8]> + Clone, out: &mut impl Target) -> Result<bool> {
+        if let (Some(group), None) = (&self.plan.group, &self.over)
+            && self.looks_ahead(group)
+        {
+            self.accumulate_all(group, rows)?;
+            return Ok(true);
+        }
+        for row in rows {
+            if !self.row(row, out)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
     /// A row that is no duplicate.
     fn pass_row(&mut self, cx: &Context<'_>, out: &mut impl Target) -> Result<bool> {
         if !self.plan.in_order {

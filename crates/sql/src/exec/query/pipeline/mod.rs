@@ -6,7 +6,7 @@
 
 mod leaves;
 
-use std::future::Future;
+use std::{future::Future, ops::Range};
 
 use apus_client::Rows;
 use apus_types::RowLayout;
@@ -23,7 +23,7 @@ use crate::{
         query::{Join, JoinKind, JoinStep, Leaf, Step, StepKind},
     },
     session::Done,
-    spill::byte_strings::Strings,
+    spill::byte_strings::{Strings, touch},
     value::datum::Datum,
 };
 
@@ -34,9 +34,11 @@ const GATHERED_FIRST: usize = 32;
 const GATHERED_GROWS: usize = 4;
 /// Pairs of rows between two looks at whether others of the thread wait.
 const PAIRS_IN_A_ROW: u64 = 1024;
+/// Candidates that are touched together.
+const TOUCHED_ROWS: usize = 64;
 /// Most rows, and their bytes, that are waited for so that only those of the next leaf are kept that they name.
-const NARROWING_ROWS: usize = 65_536;
-const NARROWING_BYTES: usize = 16 << 20;
+const NARROWING_ROWS: usize = 1 << 20;
+const NARROWING_BYTES: usize = 64 << 20;
 /// Part of the memory that is left for them.
 const NARROWING_SHARE: usize = 4;
 /// Bytes from which a batch goes on although it has fewer rows.
@@ -239,17 +241,16 @@ impl<'q, 'r, C: Consumer> Pipeline<'q, 'r, C> {
         mut candidates: impl FnMut(usize, &mut Vec<&'e [u8]>),
     ) -> Done<bool> {
         let mut out = Strings::default();
-        let mut found: Vec<&[u8]> = Vec::new();
+        let mut ahead = Candidates::default();
         let mut met = Met::default();
         let matches = fold::for_rows(matches, rows.len(), &self.context(&step.layout, &[]));
         let filter = fold::for_rows(step.filter.as_ref(), rows.len(), &self.context(&step.layout, &[]));
         self.run.env.count(probe::of(leaf, Of::Matched), rows.len() as u64, 0);
         for (i, row) in rows.iter().enumerate() {
-            found.clear();
-            candidates(i, &mut found);
+            let found = ahead.of_row(i, rows.len(), &mut candidates);
             let mut matched = false;
             let nothing = [None];
-            let (some, none) = (found.iter().map(|r| Some(*r)), nothing.iter().copied());
+            let (some, none) = (ahead.rows[found].iter().map(|r| Some(*r)), nothing.iter().copied());
             for inner in some.chain(none) {
                 if inner.is_none() && (matched || !leaf.kind.keeps()) {
                     continue;
@@ -299,6 +300,35 @@ impl<'q, 'r, C: Consumer> Pipeline<'q, 'r, C> {
             (0..batch).for_each(|row| of_row(row, &mut found));
             self.run.env.count(probe::of(leaf, Of::Read), batch as u64, found.len() as u64);
         }
+    }
+}
+
+/// The rows of a leaf that the next rows of a batch are joined with.
+#[derive(Default)]
+struct Candidates<'e> {
+    rows: Vec<&'e [u8]>,
+    /// Where those of each row of the batch end, from the first one on.
+    ends: Vec<usize>,
+    first: usize,
+}
+
+impl<'e> Candidates<'e> {
+    /// Where the candidates of a row stand, one of so many; rows are asked for in order. Those of several are touched together, since they lie anywhere in memory.
+    fn of_row(&mut self, row: usize, count: usize, of: &mut impl FnMut(usize, &mut Vec<&'e [u8]>)) -> Range<usize> {
+        if row >= self.first + self.ends.len() {
+            self.rows.clear();
+            self.ends.clear();
+            self.first = row;
+            let mut next = row;
+            while next < count && self.rows.len() < TOUCHED_ROWS {
+                of(next, &mut self.rows);
+                self.ends.push(self.rows.len());
+                next += 1;
+            }
+            touch(self.rows.iter().copied());
+        }
+        let at = row - self.first;
+        at.checked_sub(1).map_or(0, |before| self.ends[before])..self.ends[at]
     }
 }
 
