@@ -71,6 +71,7 @@ impl Privileges {
     pub const ALTER: Privileges = bit(12);
     pub const SHOW_DATABASES: Privileges = bit(13);
     pub const SUPER: Privileges = bit(14);
+    pub const CREATE_TEMPORARY_TABLES: Privileges = bit(15);
     pub const LOCK_TABLES: Privileges = bit(16);
     pub const EXECUTE: Privileges = bit(17);
     pub const CREATE_VIEW: Privileges = bit(20);

@@ -30,7 +30,7 @@ pub fn rows(schema: &TableSchema, catalog: &Catalog, env: &Env) -> Vec<Row> {
         }
         "session_variables" => variables(false),
         GLOBAL_STATUS => {
-            let (node, tables) = (env.variables.of_node(), catalog.tables().count());
+            let (node, tables) = (env.variables.of_node(), catalog.counted());
             let list = env.connections.as_ref().map(|registry| {
                 node.status.list_of_node(registry, env.spill_space().figures(), tables, node.slow.dropped())
             });

@@ -12,7 +12,7 @@ use std::sync::{Mutex, PoisonError};
 
 use apus_client::{Client, ClientError, ExecOptions, KeyList, OpBatch, ReadBatch, Results, Rows};
 use apus_signal::tc::{ALLOW_MISSING, OpKind, OpStatus};
-use apus_types::{ErrorCode, TableSchema, Value, collections::FixedMap, key};
+use apus_types::{ErrorCode, TableId, TableSchema, Value, collections::FixedMap, key};
 
 pub const TABLE: &str = "auto_increment";
 /// Values reserved at once, so that one transaction serves this many inserts.
@@ -36,6 +36,10 @@ impl Range {
         }
         self.next = behind;
         Some(first)
+    }
+    /// Of a table that nobody else counts for.
+    fn is_all(&self) -> bool {
+        self.end == u64::MAX
     }
 }
 
@@ -103,9 +107,25 @@ impl AutoIncrement {
         })
     }
 
+    /// Nobody but this SQL node will ever count for this column of a new table: it needs no counter in the cluster.
+    pub fn keep_here(&self, table: &TableSchema, column: u16, first: u64) {
+        self.with(|ranges| ranges.insert(counter_of(table, column), Range { next: first.max(1), end: u64::MAX }));
+    }
+
+    /// The table is gone.
+    pub fn end(&self, table: TableId) {
+        let first = u64::from(table.0) << 16;
+        self.with(|ranges| [first, first | 1].map(|counter| ranges.remove(&counter)));
+    }
+
     /// Gives up what is left of the reserved range: some value in it was taken by an explicit one, through another SQL node.
     pub fn forget(&self, table: &TableSchema, column: u16) {
-        self.with(|ranges| _ = ranges.remove(&counter_of(table, column)));
+        let counter = counter_of(table, column);
+        self.with(|ranges| {
+            if !ranges.get(&counter).is_some_and(|range| range.is_all()) {
+                ranges.remove(&counter);
+            }
+        });
     }
 
     /// Gives a counter of a new table what the old one has not given, and values above `highest`.
@@ -118,6 +138,11 @@ impl AutoIncrement {
         highest: Option<u64>,
     ) -> Result<(), ClientError> {
         let counter = counter_of(old, from);
+        if let Some(own) = self.with(|ranges| ranges.get(&counter).copied()).filter(|range| range.is_all()) {
+            let next = own.next.max(highest.map_or(1, |n| n.saturating_add(1)));
+            self.with(|ranges| ranges.insert(counter_of(new, to), Range { next, ..own }));
+            return Ok(());
+        }
         let (next, _) = move_counter(client, counters, counter, |next| next).await?;
         // What is left of this node's range goes along, where nobody has reserved behind it.
         let own = self.with(|ranges| ranges.remove(&counter)).filter(|range| range.end == next);
@@ -135,6 +160,10 @@ impl AutoIncrement {
         column: u16,
     ) -> Result<u64, ClientError> {
         let counter = counter_of(table, column);
+        let own = self.with(|ranges| ranges.get(&counter).copied());
+        if let Some(all) = own.filter(|range| range.is_all()) {
+            return Ok(all.next);
+        }
         let mut keys = KeyList::new();
         keys.push(counters, &key_of(counters, counter)?)?;
         let mut rows = Rows::new();
@@ -143,7 +172,6 @@ impl AutoIncrement {
             Some(Value::UInt(n)) => n,
             _ => 1,
         };
-        let own = self.with(|ranges| ranges.get(&counter).copied());
         Ok(own.filter(|range| range.end == next).map_or(next, |range| range.next))
     }
 

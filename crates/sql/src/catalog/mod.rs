@@ -16,6 +16,7 @@ pub(crate) mod key_parts;
 pub(crate) mod performance_schema;
 pub mod statistics;
 pub(crate) mod sys;
+pub mod temporary;
 pub mod view;
 pub(crate) mod visibility;
 
@@ -49,6 +50,8 @@ pub struct Table {
     pub hidden: Vec<Option<Rc<TableSchema>>>,
     /// The columns that those of a set operation would be in a table; none: as the schema says.
     pub shapes: Vec<Shape>,
+    /// Of a temporary table, as its session sees it: the name that it has in the dictionary.
+    pub kept_as: Option<Box<str>>,
     rules: rules::Kept,
     triggers: trigger::Kept,
 }
@@ -56,7 +59,7 @@ pub struct Table {
 impl Table {
     pub fn new(schema: TableSchema, hidden: Vec<Option<Rc<TableSchema>>>) -> Table {
         let (rules, triggers) = (rules::Kept::default(), trigger::Kept::default());
-        Table { schema, hidden, shapes: Vec::new(), rules, triggers }
+        Table { schema, hidden, shapes: Vec::new(), kept_as: None, rules, triggers }
     }
     /// What its definition says in expressions; `None`: nothing.
     ///
@@ -97,24 +100,27 @@ impl Table {
     }
 }
 
-#[derive(Default, Debug)]
+/// A clone costs no more than the counts of what is shared: sessions with temporary tables have one each.
+#[derive(Clone, Default, Debug)]
 pub struct Catalog {
     pub version: u64,
     /// Of the cluster's view when it was read.
     pub lineage: u64,
     loaded: bool,
-    pub databases: BTreeMap<String, Collation>,
-    tables: BTreeMap<(String, String), Rc<Table>>,
-    views: BTreeMap<(String, String), Rc<View>>,
-    routines: Routines,
-    events: Events,
-    pub histograms: Histograms,
+    pub databases: Rc<BTreeMap<String, Collation>>,
+    tables: Rc<BTreeMap<(String, String), Rc<Table>>>,
+    views: Rc<BTreeMap<(String, String), Rc<View>>>,
+    routines: Rc<Routines>,
+    events: Rc<Events>,
+    pub histograms: Rc<Histograms>,
     /// Tables that CREATE TABLE ... SELECT is filling, or left.
-    unfinished: Vec<Rc<Table>>,
+    unfinished: Rc<Vec<Rc<Table>>>,
     /// Of ALTER TABLE.
-    pub copies: Copies,
+    pub copies: Rc<Copies>,
+    temporary: Rc<BTreeMap<String, Rc<Table>>>,
+    own: Option<temporary::Own>,
     /// Of tables with foreign keys, and of those that they refer to.
-    rules: BTreeMap<TableId, Rc<Rules>>,
+    rules: Rc<BTreeMap<TableId, Rc<Rules>>>,
     /// The table of AUTO_INCREMENT counters, which the first president made.
     counters: Option<Rc<Table>>,
     /// How many of its tables are not those of the catalog before.
@@ -134,10 +140,10 @@ impl Catalog {
         let mut catalog =
             Catalog { version: dictionary.version, lineage: dictionary.lineage, loaded: true, ..Catalog::default() };
         catalog.statistics = before.statistics.clone();
-        for database in &dictionary.databases {
-            let collation = u16::try_from(database.collation).ok().and_then(Collation::from_id).unwrap_or_default();
-            catalog.databases.insert(database.name.clone(), collation);
-        }
+        let collation = |id: u32| u16::try_from(id).ok().and_then(Collation::from_id).unwrap_or_default();
+        let seen = dictionary.databases.iter().filter(|d| d.name != temporary::DATABASE);
+        let databases = seen.map(|d| (d.name.clone(), collation(d.collation)));
+        catalog.databases = Rc::new(databases.collect());
         let mut hidden: BTreeMap<TableId, Rc<TableSchema>> = BTreeMap::new();
         let (mut plain, mut views, mut routines) = (Vec::new(), Vec::new(), Vec::new());
         let (mut events, mut histograms) = (Vec::new(), Vec::new());
@@ -161,34 +167,42 @@ impl Catalog {
                 plain.push(schema);
             }
         }
+        let (mut copies, mut unfinished) = (Copies::default(), Vec::new());
+        let (mut tables, mut temporary) = (BTreeMap::new(), BTreeMap::new());
         for mut schema in plain {
-            let is_copy = catalog.copies.sort(&mut schema);
+            let is_copy = copies.sort(&mut schema);
             let of = |i: &IndexDef| i.hidden_table.and_then(|id| hidden.get(&id).cloned());
             let hidden = schema.indexes.iter().map(of).collect();
             let table = Table::new(schema, hidden);
             if is_copy {
-                catalog.copies.put(Rc::new(table));
+                copies.put(Rc::new(table));
                 continue;
             }
             if table.schema.database == SYSTEM_DATABASE && table.schema.name == kept::TABLE {
                 continue; // no statement can name it
             }
             if create_select::unfinished(&table.schema.name).is_some() {
-                catalog.unfinished.push(Rc::new(table));
+                unfinished.push(Rc::new(table));
+                continue;
+            }
+            if table.schema.database == temporary::DATABASE {
+                temporary.insert(table.schema.name.clone(), Rc::new(table));
                 continue;
             }
             let key = (table.schema.database.clone(), table.schema.name.clone());
             let same = before.tables.get(&key).filter(|known| ***known == table).cloned();
             catalog.opened += u64::from(same.is_none());
-            catalog.tables.insert(key, same.unwrap_or_else(|| Rc::new(table)));
+            tables.insert(key, same.unwrap_or_else(|| Rc::new(table)));
         }
+        (catalog.copies, catalog.unfinished) = (Rc::new(copies), Rc::new(unfinished));
+        (catalog.tables, catalog.temporary) = (Rc::new(tables), Rc::new(temporary));
         if catalog.tables.values().any(|t| !t.schema.foreign_keys.is_empty()) {
-            catalog.rules = foreign_key::all_rules(&catalog);
+            catalog.rules = Rc::new(foreign_key::all_rules(&catalog));
         }
-        catalog.views = view::views(views, &before.views)?;
-        catalog.routines = routine::routines(routines, &before.routines)?;
-        catalog.events = event::events(events, &before.events)?;
-        catalog.histograms = histogram::histograms(histograms, &before.histograms)?;
+        catalog.views = Rc::new(view::views(views, &before.views)?);
+        catalog.routines = Rc::new(routine::routines(routines, &before.routines)?);
+        catalog.events = Rc::new(event::events(events, &before.events)?);
+        catalog.histograms = Rc::new(histogram::histograms(histograms, &before.histograms)?);
         if catalog.histograms != before.histograms {
             catalog.statistics.set_histograms(&catalog.histograms);
         }
@@ -212,7 +226,8 @@ impl Catalog {
     }
     pub fn find(&self, database: &str, name: &str) -> Option<Rc<Table>> {
         // The key is a pair of owned strings, so a lookup makes two; plans keep the table, so this is not on the hot path.
-        self.tables.get(&(database.to_owned(), name.to_owned())).cloned()
+        let permanent = || self.tables.get(&(database.to_owned(), name.to_owned()));
+        self.own(database, name).or_else(permanent).or_else(|| self.kept_as(database, name)).cloned()
     }
     /// Databases and names of tables.
     pub fn names_of(&self, ids: &[TableId]) -> Vec<(String, String)> {
@@ -231,7 +246,10 @@ impl Catalog {
     }
     pub fn view(&self, database: &str, name: &str) -> Option<&Rc<View>> {
         // Without views a lookup makes no strings.
-        if self.views.is_empty() { None } else { self.views.get(&(database.to_owned(), name.to_owned())) }
+        if self.views.is_empty() || self.own(database, name).is_some() {
+            return None;
+        }
+        self.views.get(&(database.to_owned(), name.to_owned()))
     }
     pub fn routine(&self, kind: Kind, database: &str, name: &str) -> Option<&Rc<Routine>> {
         self.routines.get(&routine::key(kind, database, name))
@@ -259,6 +277,9 @@ impl Catalog {
         }
     }
     pub fn table(&self, database: &str, name: &str) -> Result<Rc<Table>> {
+        if let Some(found) = self.own(database, name).or_else(|| self.kept_as(database, name)) {
+            return Ok(found.clone());
+        }
         if database.eq_ignore_ascii_case(crate::catalog::information_schema::DATABASE) {
             return crate::catalog::information_schema::table(name).ok_or_else(|| errors::unknown_virtual_table(name));
         }

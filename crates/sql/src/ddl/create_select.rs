@@ -53,14 +53,14 @@ const NAME_CHARS_MAX: usize = 64;
 #[derive(Debug)]
 pub struct SelectClause {
     pub name: Name,
-    if_not_exists: bool,
-    definitions: Definitions,
+    pub(super) if_not_exists: bool,
+    pub(super) definitions: Definitions,
     /// A table without columns.
-    options: TableSchema,
-    auto_increment: Option<u64>,
-    on_duplicate: OnDuplicate,
+    pub(super) options: TableSchema,
+    pub(super) auto_increment: Option<u64>,
+    pub(super) on_duplicate: OnDuplicate,
     /// The SELECT.
-    text: String,
+    pub(super) text: String,
 }
 
 /// Whether the SELECT comes next, or what may stand before it.
@@ -204,9 +204,9 @@ impl SqlEngine {
         loop {
             attempt += 1;
             session.clear_warnings();
-            let catalog = self.fetch_catalog().await?;
+            let catalog = self.fetch_catalog_of(session).await?;
             if !clause.if_not_exists {
-                check_free(&catalog, &name)?;
+                check_free(catalog.permanent(), &name)?;
             }
             let planned = self.plan_measured(&catalog, &session.env, &clause.text, Vec::new(), NO_LIMIT).await?;
             let Plan::Select(select) = planned else {
@@ -216,7 +216,7 @@ impl SqlEngine {
             select.names.hints.iter().for_each(|told| {
                 session.tell_hints(told);
             });
-            if let Err(e) = check_free(&catalog, &name) {
+            if let Err(e) = check_free(catalog.permanent(), &name) {
                 return exists(session, clause, e);
             }
             let made = pin!(self.make(session, s, clause, &name, *select)).await?;
@@ -346,7 +346,12 @@ fn check_free(catalog: &Catalog, name: &TableName) -> Result<()> {
 }
 
 /// The definition of the table: the columns that are in the parentheses alone, then those of the select list, which may be in both.
-fn defined(catalog: &Catalog, clause: &SelectClause, select: &Select, name: &TableName) -> Result<TableSchema> {
+pub(super) fn defined(
+    catalog: &Catalog,
+    clause: &SelectClause,
+    select: &Select,
+    name: &TableName,
+) -> Result<TableSchema> {
     if select.lock.is_some() || select.locked.is_some() {
         let read = select.reads.first().map_or("", |t| t.schema.name.as_str());
         return Err(errors::locked_while_created(read, &name.table));
@@ -411,7 +416,7 @@ fn named(made: &Table, name: &TableName) -> Rc<Table> {
 }
 
 /// The rows of the SELECT into the columns of their names.
-fn filling(table: Rc<Table>, select: Select, on_duplicate: OnDuplicate) -> Insert {
+pub(super) fn filling(table: Rc<Table>, select: Select, on_duplicate: OnDuplicate) -> Insert {
     let place = |c: &Column| select.outputs.iter().position(|o| o.def.name.eq_ignore_ascii_case(&c.name));
     let places: Vec<Option<usize>> = table.schema.columns.iter().map(place).collect();
     Insert {

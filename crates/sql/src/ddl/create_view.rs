@@ -153,8 +153,8 @@ impl SqlEngine {
             clause.name.0.clone().or_else(|| session.env.database.clone()).ok_or_else(errors::no_database)?;
         let name = TableName { database, table: clause.name.1.clone(), version: 0 };
         for _ in 0..ATTEMPTS_MAX {
-            let catalog = self.fetch_catalog().await?;
-            let Some(existing) = check_name(session, &catalog, clause, &name)? else { return Ok(()) };
+            let catalog = self.fetch_catalog_of(session).await?;
+            let Some(existing) = check_name(session, catalog.permanent(), clause, &name)? else { return Ok(()) };
             let (made, needs) = made(session, &catalog, clause, &name)?;
             self.authorize(session, &needs).await?;
             let sent = match &existing {
@@ -286,6 +286,9 @@ fn made(session: &mut Session, catalog: &Catalog, clause: &ViewClause, name: &Ta
     let mut planner = Planner::new(catalog, &session.env, &clause.text, Vec::new());
     planner.views.notes = Some(Default::default());
     let select = planned(&planner, &statement)?;
+    if let Some(own) = select.reads.iter().find(|table| table.is_temporary()) {
+        return Err(errors::in_a_view(&own.schema.name));
+    }
     if select.names.views.iter().any(|v| v.schema.database == name.database && v.schema.name == name.table) {
         return Err(errors::unknown_table(&name.database, &name.table));
     }

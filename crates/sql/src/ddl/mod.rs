@@ -14,3 +14,4 @@ mod progress;
 pub(crate) mod rules;
 pub mod statement;
 pub(crate) mod table_options;
+mod temporary;

@@ -180,13 +180,13 @@ impl SqlEngine {
     }
 
     async fn plan_prepared(&self, session: &Session, plain: &Digest) -> Result<(Plan, Rc<Catalog>)> {
-        let catalog = self.catalog().await?;
+        let catalog = self.catalog_of(session).await?;
         let kinds = vec![Kind::Text; plain.parameters];
         let text = String::from_utf8_lossy(&plain.text);
         let limit = session.env.variables.select_limit;
         match self.plan_measured(&catalog, &session.env, &text, kinds.clone(), limit).await {
             Err(e) if self.has_news(&e).await => {
-                let catalog = self.catalog().await?;
+                let catalog = self.catalog_of(session).await?;
                 let plan = self.plan_measured(&catalog, &session.env, &text, kinds, limit).await?;
                 Ok((plan, catalog))
             }

@@ -17,6 +17,7 @@ use crate::{
         locked_rows::OwnRows,
         parameters::{attribute_text, param_of},
         table_locks::Uses,
+        temporary::TemporaryTables,
         user_lock::Held,
     },
     value::datum::recycle,
@@ -34,10 +35,11 @@ impl Engine for SqlEngine {
     type Session = Session;
 
     fn started(self: &Rc<Self>, connections: &Arc<Registry>, worker: usize) {
+        *self.dropper.borrow_mut() = Some(self.drop_left_tables());
         if worker == 0 {
             *self.events.borrow_mut() = Some(self.schedule_events(connections, worker));
             *self.histograms.borrow_mut() = Some(self.keep_histograms(connections, worker));
-            *self.cleaner.borrow_mut() = Some(self.look_for_abandoned());
+            *self.cleaner.borrow_mut() = Some(self.look_for_abandoned(connections));
         }
     }
 
@@ -89,6 +91,7 @@ impl Engine for SqlEngine {
             scratch: None,
             counts: [0; ALL],
             held: Held::default(),
+            temporary: TemporaryTables::new(self.temporary.clone()),
             read_locks: Vec::new(),
             branch: None,
             calls: Vec::new(),
@@ -221,7 +224,7 @@ impl Engine for SqlEngine {
         session.check_sandbox()?;
         let database = session.env.database.clone().ok_or_else(errors::no_database)?;
         self.require_sight(session, (&database, table), "SELECT").await?;
-        let table = self.catalog().await?.columns_of(&database, table)?;
+        let table = self.catalog_of(session).await?.columns_of(&database, table)?;
         let matches = |name: &str| {
             wildcard.is_empty()
                 || apus_types::collate::like(
@@ -244,6 +247,7 @@ impl Engine for SqlEngine {
             Box::pin(self.release_all_locks(session)).await?;
         }
         let is_interactive = session.info.capabilities & capability::INTERACTIVE != 0;
+        session.temporary.end();
         session.env.variables = Variables::new(self.globals.clone(), is_interactive);
         if let Some(database) = &session.env.database {
             let collation = self.catalog().await?.databases.get(database).copied();

@@ -79,7 +79,10 @@ impl SqlEngine {
         session.env.start_statement();
         session.own.begin_statement();
         self.count(session, Counter::Questions);
-        if session.held.is_empty() { Ok(()) } else { self.check_user_locks(session) }
+        if !session.held.is_empty() {
+            self.check_user_locks(session)?;
+        }
+        self.check_temporary_tables(session)
     }
 
     pub(crate) async fn statement_with(
@@ -102,7 +105,7 @@ impl SqlEngine {
         let mut losses = Losses::new(&self.client);
         loop {
             attempt += 1;
-            let catalog = self.catalog().await?;
+            let catalog = self.catalog_of(session).await?;
             let planning = session.env.variables.planning();
             let database = session.env.database.as_deref();
             let cached = self.plans.borrow_mut().find((&s.digest.text, key), database, &catalog, planning);
@@ -167,13 +170,15 @@ impl SqlEngine {
         }
         let statistics = &catalog.statistics;
         let before = statistics.generation();
+        let mut is_own = false;
         for table in plan.tables() {
             if statistics.is_stale(table) {
                 // In a box: every statement's future would have room for it.
                 let _ = Box::pin(statistics.gather(&self.client, table, false)).await;
+                is_own |= table.is_temporary() && !statistics.is_stale(table);
             }
         }
-        statistics.generation() != before
+        is_own || statistics.generation() != before
     }
 
     /// # Errors
@@ -255,8 +260,7 @@ impl SqlEngine {
             self.count_traits(session, plan.names().traits);
         }
         if plan.names().reads_status {
-            let told =
-                self.status_of_node().list(session, catalog.tables().count(), false, self.globals.slow.dropped());
+            let told = self.status_of_node().list(session, catalog.counted(), false, self.globals.slow.dropped());
             session.env.session_status.replace(told);
         }
         let before = session.savepoint;
@@ -375,7 +379,7 @@ impl SqlEngine {
         let mut losses = Losses::new(&self.client);
         loop {
             attempt += 1;
-            let catalog = self.catalog().await?;
+            let catalog = self.catalog_of(session).await?;
             let statement = session.prepared.get(&id).ok_or_else(|| SqlError::unknown_statement(id))?;
             session.digest = statement.digest;
             if statement.digest.is_some_and(|place| !self.digests.is_of_now(place)) {
@@ -386,10 +390,10 @@ impl SqlEngine {
             let known = known.filter(|kept| kept.is_of(&catalog, &session.env) && !statement.typed_by_params);
             let plan = match known {
                 Some(kept) => {
-                    let (is_older, plan) = (kept.version != catalog.version, kept.plan.clone());
+                    let (is_older, plan) = (kept.state != catalog.state(), kept.plan.clone());
                     let statement = session.prepared.get_mut(&id).filter(|_| is_older);
                     if let Some(kept) = statement.and_then(|statement| statement.plan.as_mut()) {
-                        kept.version = catalog.version;
+                        kept.state = catalog.state();
                     }
                     plan
                 }

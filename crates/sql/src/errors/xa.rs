@@ -37,3 +37,7 @@ pub fn not_prepared(why: &SqlError) -> SqlError {
         format!("XA_RBROLLBACK: Transaction branch was rolled back, for it could not be prepared: {}", why.message);
     SqlError::new(1402, b"XA100", text)
 }
+pub fn with_temporary_table() -> SqlError {
+    let text = "XA: Temporary tables cannot be accessed inside XA transactions when xa_detach_on_prepare=ON";
+    SqlError::new(4091, b"HY000", text)
+}

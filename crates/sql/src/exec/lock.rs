@@ -246,7 +246,7 @@ async fn candidates(
         return Ok(false);
     }
     // Locks are taken of what is there now; what a SERIALIZABLE transaction looks for is of its snapshot.
-    let snapshot = match session.reads.are_kept() {
+    let snapshot = match session.reads.are_kept() && !table.is_temporary() {
         true => session.reading_at(cluster.client).await?,
         false => Epoch(0),
     };

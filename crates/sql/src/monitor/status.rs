@@ -229,7 +229,7 @@ impl Status {
     }
 
     /// Name and value of all, by name; so many tables are known.
-    pub fn list(&self, session: &Session, tables: usize, global: bool, dropped: u64) -> Vec<(&'static str, String)> {
+    pub fn list(&self, session: &Session, tables: Tables, global: bool, dropped: u64) -> Vec<(&'static str, String)> {
         let registry = &session.info.registry;
         if global {
             return self.list_of_node(registry, session.env.spill_space().figures(), tables, dropped);
@@ -252,7 +252,7 @@ impl Status {
         &self,
         registry: &Registry,
         spilled: (u64, u64),
-        tables: usize,
+        tables: Tables,
         dropped: u64,
     ) -> Vec<(&'static str, String)> {
         let mut list = self.lines(self.counts(), registry.traffic(), registry, spilled, tables, dropped);
@@ -266,7 +266,7 @@ impl Status {
         traffic: Traffic,
         registry: &Registry,
         spilled: (u64, u64),
-        tables: usize,
+        tables: Tables,
         dropped: u64,
     ) -> Vec<(&'static str, String)> {
         let names = NAMES.into_iter().chain(OTHERS.iter().map(|(_, _, name)| *name));
@@ -282,7 +282,8 @@ impl Status {
             ("Bytes_sent", traffic.sent.to_string()),
             ("Connections", use_of.admitted.to_string()),
             ("Max_used_connections", use_of.most.to_string()),
-            ("Open_tables", tables.to_string()),
+            ("Apus_temporary_tables", tables.temporary.to_string()),
+            ("Open_tables", tables.permanent.to_string()),
             ("Queries", self.counts()[Counter::Questions as usize].to_string()),
             ("Threads_connected", use_of.now.to_string()),
             ("Threads_running", use_of.running.to_string()),
@@ -291,6 +292,14 @@ impl Status {
         ]);
         list
     }
+}
+
+/// Of the dictionary, as a thread knows it.
+#[derive(Clone, Copy, Default)]
+pub struct Tables {
+    pub permanent: usize,
+    /// Of all sessions of all SQL nodes.
+    pub temporary: usize,
 }
 
 impl SqlEngine {

@@ -23,7 +23,8 @@ pub enum Cached {
 struct Entry {
     text: Box<[u8]>,
     database: Option<String>,
-    version: u64,
+    /// Of the catalog.
+    state: (u64, u64),
     /// Of the statistics.
     generation: u64,
     planning: Planning,
@@ -32,8 +33,8 @@ struct Entry {
 
 impl Entry {
     fn is_of(&self, catalog: &Catalog) -> bool {
-        let Cached::Plan(plan) = &self.cached else { return self.version == catalog.version };
-        (self.version == catalog.version || plan.is_of(catalog))
+        let Cached::Plan(plan) = &self.cached else { return self.state == catalog.state() };
+        (self.state == catalog.state() || plan.is_of(catalog))
             && (self.generation == catalog.statistics.generation() || !plan.is_weighed())
     }
 }
@@ -60,7 +61,7 @@ impl PlanCache {
         let found = self.entries.get_mut(&key).filter(|e| {
             e.planning == planning && e.database.as_deref() == database && e.text.as_ref() == text && e.is_of(catalog)
         })?;
-        found.version = catalog.version;
+        found.state = catalog.state();
         Some(found.cached.clone())
     }
 
@@ -71,9 +72,9 @@ impl PlanCache {
         if self.entries.len() >= PLANS_MAX {
             self.entries.clear();
         }
-        let (version, generation) = (catalog.version, catalog.statistics.generation());
+        let (state, generation) = (catalog.state(), catalog.statistics.generation());
         let database = database.map(str::to_owned);
-        let entry = Entry { text: text.into(), database, version, generation, planning, cached };
+        let entry = Entry { text: text.into(), database, state, generation, planning, cached };
         self.entries.insert(hash_key(text), entry);
     }
 }

@@ -47,7 +47,7 @@ use self::{
     rules::functional,
 };
 use crate::{
-    catalog::{Catalog, Table, performance_schema, statistics::Statistics},
+    catalog::{Catalog, Table, performance_schema, statistics::Statistics, temporary},
     errors::{self, Result},
     expr::{Expr, Kind, coercion, env::Env},
     monitor::status::Counter,
@@ -318,7 +318,9 @@ impl<'a> Planner<'a> {
 
 impl Planner<'_> {
     pub fn plan(&self, statement: &Statement) -> std::result::Result<Plan, Unplanned> {
-        let mut plan = self.plan_of(statement).map_err(|e| match e {
+        let planned = self.plan_of(statement);
+        self.check_own_tables()?;
+        let mut plan = planned.map_err(|e| match e {
             Unplanned::Error(e) => {
                 Unplanned::Error(authorize::denied_before(self.env, &self.needs.take().list).unwrap_or(e))
             }
@@ -385,11 +387,19 @@ impl Planner<'_> {
     /// Database and table of a name.
     pub fn resolve(&self, name: &ast::ObjectName) -> Result<Rc<Table>> {
         let (database, table) = self.split_name(name)?;
-        let found = self.catalog.table(&database, &table);
+        let found = match database == temporary::DATABASE {
+            true => Err(errors::unknown_database(&database)),
+            false => self.seen().table(&database, &table),
+        };
         found.map_err(|e| match self.views.definer() {
             None => authorize::unseen(self.env, &database, &table, self.text).unwrap_or(e),
             Some(_) => e,
         })
+    }
+
+    /// What names mean here: the text of a view knows no temporary tables.
+    pub(crate) fn seen(&self) -> &Catalog {
+        if self.views.is_outermost() { self.catalog } else { self.catalog.permanent() }
     }
 
     pub fn split_name(&self, name: &ast::ObjectName) -> Result<(String, String)> {

@@ -18,6 +18,7 @@ use super::{
 use crate::{
     accounts::Privileges,
     catalog::{Table, view::View},
+    errors,
     expr::Expr,
     program::function::Stored,
     wire::SqlError,
@@ -68,6 +69,23 @@ impl Planner<'_> {
     pub(crate) fn need(&self, database: &str, table: &str, privileges: Privileges) {
         let need = self.need_here(database, table, privileges, Vec::new());
         self.needs.borrow_mut().add(need);
+    }
+
+    /// Of temporary tables nothing is needed, and a statement may name each once.
+    ///
+    /// # Errors
+    /// 1137.
+    pub(crate) fn check_own_tables(&self) -> Result<(), SqlError> {
+        let mut needs = self.needs.borrow_mut();
+        let is_own = |database: &str, table: &str| self.catalog.own(database, table).is_some();
+        needs.list.retain(|need| need.view.is_some() || need.within.is_some() || !is_own(&need.database, &need.table));
+        let all = &needs.references;
+        for (at, one) in all.iter().enumerate().filter(|(_, one)| is_own(&one.database, &one.table)) {
+            if all[..at].iter().any(|before| before.database == one.database && before.table == one.table) {
+                return Err(errors::cannot_reopen(&one.alias));
+            }
+        }
+        Ok(())
     }
 
     /// A table or view is named, by this alias. What stands `at` one place may be bound several times.

@@ -80,7 +80,7 @@ impl Planner<'_> {
     /// The view of this name.
     pub(crate) fn view(&self, name: &ast::ObjectName) -> Bound<Option<Rc<View>>> {
         let (database, table) = self.split_name(name)?;
-        Ok(self.catalog.view(&database, &table).cloned())
+        Ok(self.seen().view(&database, &table).cloned())
     }
 
     pub(crate) fn note_name(&self, ident: &ast::Ident, owner: impl FnOnce() -> Option<(String, String)>) {

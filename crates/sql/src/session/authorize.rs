@@ -397,10 +397,13 @@ impl SqlEngine {
                 return self.require_on_database(session, &name, P::ALTER).await;
             }
             Ddl::DropDatabase { name, .. } => return self.require_on_database(session, name, P::DROP).await,
+            // What these need is asked where they are carried out.
+            Ddl::CreateTemporary(_) | Ddl::DropTemporary { .. } => {}
             Ddl::CreateTable { name, .. } => made.push((name, P::CREATE)),
             Ddl::CreateTableLike { name, like, .. } => {
                 made.push((name, P::CREATE));
-                wanted.push((like, P::SELECT));
+                let is_own = session.temporary.find_named(session.env.database.as_deref(), like).is_some();
+                wanted.extend((!is_own).then_some((like, P::SELECT)));
             }
             Ddl::CreateTableSelect(clause) => {
                 made.push((&clause.name, P::CREATE.union(P::INSERT)));

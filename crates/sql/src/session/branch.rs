@@ -75,6 +75,9 @@ impl Session {
     /// For a plan about tables: 1399 where the branch has ended; 1402, 1614 where it is lost, and nothing is left but to roll it back.
     pub(crate) fn check_branch_runs(&mut self, plan: &Plan) -> Result<()> {
         let Some(branch) = self.branch.as_mut().filter(|_| plan.tables().next().is_some()) else { return Ok(()) };
+        if plan.tables().any(|table| table.is_temporary()) {
+            return Err(xa::with_temporary_table());
+        }
         if let Some(lost) = branch.lost {
             branch.state = State::RollbackOnly;
             return Err(lost.error());

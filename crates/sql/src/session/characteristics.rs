@@ -54,7 +54,7 @@ impl Session {
     /// # Errors
     /// 1792: the plan writes, or locks rows to write them, in a transaction that may not.
     pub(crate) fn check_may_run(&self, plan: &Plan) -> Result<()> {
-        if !self.is_read_only() {
+        if !self.is_read_only() || changes_temporary_only(plan) {
             return Ok(());
         }
         let locks =
@@ -99,6 +99,15 @@ impl Session {
             _ => self.next_isolation = Some(values.isolation),
         }
         Ok(warning)
+    }
+}
+
+/// All that a plan changes or locks is temporary: a read only transaction may do that.
+fn changes_temporary_only(plan: &Plan) -> bool {
+    match plan {
+        Plan::Change(change) => change.targets.iter().all(|target| target.table.is_temporary()),
+        Plan::Insert(_) | Plan::Update(_) | Plan::Delete(_) => plan.written().all(|table| table.is_temporary()),
+        Plan::Select(_) | Plan::Into(_) => plan.tables().all(|table| table.is_temporary()),
     }
 }
 

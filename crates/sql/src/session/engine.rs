@@ -12,7 +12,10 @@ use tokio::sync::oneshot;
 
 use apus_client::Client;
 
-use super::{Session, account_store::AccountStore, table_locks::TableLocks, user_lock::UserLocks};
+use super::{
+    Session, account_store::AccountStore, table_locks::TableLocks, temporary::OfThread as OfTemporary,
+    user_lock::UserLocks,
+};
 use crate::{
     catalog::{Catalog, auto_increment::AutoIncrement},
     errors::{self, Result},
@@ -44,6 +47,7 @@ pub struct SqlEngine {
     pub(crate) next_rights: Cell<u64>,
     pub(crate) user_locks: Arc<UserLocks>,
     pub(crate) table_locks: Arc<TableLocks>,
+    pub(crate) temporary: Rc<OfTemporary>,
     /// What this thread counts for SHOW STATUS.
     counted: Arc<Line>,
     /// Its events run as long as this is there.
@@ -52,6 +56,8 @@ pub struct SqlEngine {
     pub(crate) histograms: RefCell<Option<Alive>>,
     /// Tables that nobody makes any more are dropped as long as this is there.
     pub(crate) cleaner: RefCell<Option<Alive>>,
+    /// Temporary tables that sessions have left are dropped as long as this is there.
+    pub(crate) dropper: RefCell<Option<Alive>>,
     /// When data nodes last said that they have no disks.
     pub(crate) found_diskless: Cell<Option<std::time::Instant>>,
 }
@@ -78,10 +84,12 @@ impl SqlEngine {
             next_rights: Cell::new(0),
             user_locks,
             table_locks,
+            temporary: Rc::default(),
             counted,
             events: RefCell::default(),
             histograms: RefCell::default(),
             cleaner: RefCell::default(),
+            dropper: RefCell::default(),
             found_diskless: Cell::new(None),
         }
     }
@@ -124,11 +132,11 @@ impl SqlEngine {
         Ok(catalog)
     }
 
-    /// A catalog that has this table or view, if there is one.
-    pub(crate) async fn catalog_with(&self, database: &str, name: &str) -> Result<Rc<Catalog>> {
-        let catalog = self.catalog().await?;
+    /// A catalog that has this table or view, if there is one for the session.
+    pub(crate) async fn catalog_with(&self, session: &Session, database: &str, name: &str) -> Result<Rc<Catalog>> {
+        let catalog = self.catalog_of(session).await?;
         match catalog.columns_of(database, name) {
-            Err(e) if self.has_news(&e).await => self.catalog().await,
+            Err(e) if self.has_news(&e).await => self.catalog_of(session).await,
             _ => Ok(catalog),
         }
     }

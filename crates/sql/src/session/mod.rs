@@ -14,6 +14,7 @@ pub(crate) mod read_locks;
 pub mod serializable_reads;
 pub(crate) mod system_rows;
 pub mod table_locks;
+pub mod temporary;
 pub(crate) mod tracking;
 pub mod user_lock;
 pub mod warnings;
@@ -32,6 +33,7 @@ use self::{
     read_locks::ReadLock,
     serializable_reads::Reads,
     table_locks::{LockTables, Uses},
+    temporary::TemporaryTables,
     user_lock::Held,
     warnings::{Signalled, Warning},
 };
@@ -116,6 +118,7 @@ pub struct Session {
     pub counts: crate::monitor::status::Counts,
     /// User locks.
     pub held: Held,
+    pub temporary: TemporaryTables,
     /// Each has a user lock of its name.
     pub read_locks: Vec<ReadLock>,
     /// The branch that the open transaction is.
@@ -250,6 +253,7 @@ impl Session {
         self.own.clear();
         self.named.clear();
         self.savepoint = 0;
+        self.temporary.end_transaction();
     }
     /// The statement under way is run again.
     pub fn begin_again(&mut self) {

@@ -25,10 +25,10 @@ pub struct Prepared {
     pub typed_by_params: bool,
 }
 
-/// A statement's plan, good while the dictionary has this version, or its tables are the same, and the rest is.
+/// A statement's plan, good while the catalog has this state, or its tables are the same, and the rest is.
 #[derive(Debug)]
 pub struct KeptPlan {
-    pub version: u64,
+    pub state: (u64, u64),
     pub database: Option<String>,
     pub select_limit: u64,
     /// Of its literals and parameters.
@@ -39,10 +39,10 @@ pub struct KeptPlan {
 impl KeptPlan {
     pub fn new(plan: Plan, catalog: &Catalog, env: &Env) -> KeptPlan {
         let (database, select_limit) = (env.database.clone(), env.variables.select_limit);
-        KeptPlan { version: catalog.version, database, select_limit, spoken: spoken(env), plan: Rc::new(plan) }
+        KeptPlan { state: catalog.state(), database, select_limit, spoken: spoken(env), plan: Rc::new(plan) }
     }
     pub fn is_of(&self, catalog: &Catalog, env: &Env) -> bool {
-        (self.version == catalog.version || self.plan.is_of(catalog))
+        (self.state == catalog.state() || self.plan.is_of(catalog))
             && self.database == env.database
             && self.select_limit == env.variables.select_limit
             && self.spoken == spoken(env)

@@ -10,7 +10,10 @@
 //! A transaction that has written when the lock is taken waits at its COMMIT, as in MySQL. What was on its way to the data nodes when the lock was taken has half a second to get there; then a snapshot is taken, which waits for
 //! what data nodes are committing. `docs/decisions/0048-read-locks.md`.
 
-use std::time::{Duration, Instant};
+use std::{
+    rc::Rc,
+    time::{Duration, Instant},
+};
 
 use apus_types::ErrorCode;
 
@@ -20,6 +23,7 @@ use super::{
     user_lock::{self, OwnLock},
 };
 use crate::{
+    catalog::Table,
     errors::{self, Result},
     plan::Plan,
     wire::SqlError,
@@ -319,9 +323,10 @@ impl SqlEngine {
     pub(crate) async fn wait_to_use(&self, session: &mut Session, plan: &Plan) -> Result<()> {
         let is_locking = plan.reading().and_then(|select| select.lock.as_ref()).is_some_and(|lock| lock.exclusive);
         let is_kept = |kept: &Kept| {
-            let mut written = plan.written().chain(plan.tables().filter(|_| is_locking)).map(|table| &table.schema);
-            written.any(|t| kept.has_table(&t.database, &t.name))
-                || plan.tables().any(|table| kept.has_hidden(&table.schema.database, &table.schema.name))
+            let is_shared = |table: &&Rc<Table>| !table.is_temporary();
+            let written = plan.written().chain(plan.tables().filter(|_| is_locking)).filter(is_shared);
+            written.map(|table| &table.schema).any(|t| kept.has_table(&t.database, &t.name))
+                || plan.tables().filter(is_shared).any(|t| kept.has_hidden(&t.schema.database, &t.schema.name))
         };
         match self.wait_for_read_locks(session, is_kept).await {
             // What became of an open transaction is for its statement to say; COMMIT looks again.

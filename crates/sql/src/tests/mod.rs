@@ -7,6 +7,7 @@ pub(crate) mod explain;
 pub(crate) mod functions;
 #[cfg(test)]
 pub(crate) mod hints;
+mod temporary;
 
 use std::rc::Rc;
 

@@ -158,8 +158,8 @@ impl SqlEngine {
             && !(what.privileges.contains(Privileges::CREATE) && what.columns.is_empty())
         {
             let database = name.0.clone().or_else(|| session.env.database.clone()).ok_or_else(errors::no_database)?;
-            let catalog = self.catalog_with(&database, &name.1).await?;
-            let schema = &catalog.columns_of(&database, &name.1)?.schema;
+            let catalog = self.catalog_with(session, &database, &name.1).await?;
+            let schema = &catalog.permanent().columns_of(&database, &name.1)?.schema;
             let is_there = |column: &str| !column.starts_with('#') && schema.column_no(column).is_some();
             if let Some((column, _)) = what.columns.iter().find(|(column, _)| !is_there(column)) {
                 return Err(errors::unknown_column(column, &name.1));

@@ -26,7 +26,7 @@ impl SqlEngine {
         if let Some(database) = &request.database {
             self.find_database(session, database).await?;
         }
-        let catalog = self.catalog().await?;
+        let catalog = self.catalog_of(session).await?;
         let mut plan = self.plan_explained(session, &catalog, request, statement).await?;
         plan.names().hints.iter().for_each(|told| {
             session.tell_hints(told);

@@ -68,6 +68,8 @@ pub async fn rows_of(
     catalog: &Catalog,
     env: &Env,
 ) -> Result<Vec<Row>> {
+    // Temporary tables are in no list.
+    let catalog = catalog.permanent();
     if schema.database != DATABASE {
         return Ok(rows(schema, catalog, env, &Sizes::new()));
     }
@@ -356,7 +358,7 @@ mod tests {
     #[test]
     fn rows_have_a_value_for_every_column() {
         let mut catalog = Catalog::default();
-        catalog.databases.insert("d".into(), Collation::default());
+        std::rc::Rc::make_mut(&mut catalog.databases).insert("d".into(), Collation::default());
         let registry = Arc::new(Registry::new(1, 1, 1));
         let slot = registry.admit("localhost".into());
         let mut env = env();

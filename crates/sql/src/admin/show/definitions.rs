@@ -222,7 +222,8 @@ pub fn create_table(t: &Table, next: Option<u64>) -> String {
     let collate = if is_said(s.collation) { format!(" COLLATE={}", s.collation.name()) } else { String::new() };
     let counted = next.filter(|n| *n > 1).map_or_else(String::new, |n| format!(" AUTO_INCREMENT={n}"));
     format!(
-        "CREATE TABLE {} (\n{body}\n) ENGINE={engine}{counted} DEFAULT CHARSET={}{collate}{comment}",
+        "CREATE {}TABLE {} (\n{body}\n) ENGINE={engine}{counted} DEFAULT CHARSET={}{collate}{comment}",
+        if t.is_temporary() { "TEMPORARY " } else { "" },
         quote(&s.name),
         s.collation.charset().name()
     )

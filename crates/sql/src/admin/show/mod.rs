@@ -203,7 +203,7 @@ impl SqlEngine {
             filtered(session, out, &["Variable_name", "Value"], rows, &filter)?;
         } else if t.word("status") {
             let filter = Filter::parse(t)?;
-            let tables = self.catalog.borrow().tables().count();
+            let tables = self.catalog.borrow().counted();
             let list = self.status_of_node().list(session, tables, global, self.globals.slow.dropped());
             let rows: Rows = list.into_iter().map(|(n, v)| vec![text(n), text(v)]).collect();
             filtered(session, out, &["Variable_name", "Value"], rows, &filter)?;
@@ -346,7 +346,9 @@ impl SqlEngine {
                     return Ok(());
                 }
                 let found = self.named_table(session, &name, "SHOW").await?;
-                self.require_definition(session, &found.schema).await?;
+                if !found.is_temporary() {
+                    self.require_definition(session, &found.schema).await?;
+                }
                 let next = self.next_of_counter(&found).await?;
                 let row = vec![text(found.schema.name.clone()), Some(create_table(&found, next))];
                 table(session, out, &["Table", "Create Table"], &[row]);
@@ -429,8 +431,11 @@ impl SqlEngine {
         command: &str,
     ) -> Result<std::rc::Rc<Table>> {
         let database = name.0.clone().or_else(|| session.env.database.clone()).ok_or_else(errors::no_database)?;
+        if let Some(own) = session.temporary.find(&database, &name.1) {
+            return Ok(own.clone());
+        }
         self.require_sight(session, (&database, &name.1), command).await?;
-        self.catalog_with(&database, &name.1).await?.columns_of(&database, &name.1)
+        self.catalog_with(session, &database, &name.1).await?.columns_of(&database, &name.1)
     }
 
     /// SHOW CREATE of a view; `false`: it is a table.
@@ -442,8 +447,11 @@ impl SqlEngine {
         out: &mut Output<'_>,
     ) -> Result<bool> {
         let database = name.0.clone().or_else(|| session.env.database.clone()).ok_or_else(errors::no_database)?;
+        if session.temporary.find(&database, &name.1).is_some() {
+            return if wants_view { Err(errors::wrong_object(&database, &name.1, "VIEW")) } else { Ok(false) };
+        }
         self.require_sight(session, (&database, &name.1), "SHOW").await?;
-        let catalog = self.catalog_with(&database, &name.1).await?;
+        let catalog = self.catalog_with(session, &database, &name.1).await?;
         let Some(view) = catalog.view(&database, &name.1) else {
             let is_table = wants_view && catalog.find(&database, &name.1).is_some();
             return if is_table { Err(errors::wrong_object(&database, &name.1, "VIEW")) } else { Ok(false) };

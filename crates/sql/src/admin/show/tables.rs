@@ -29,7 +29,7 @@ impl SqlEngine {
         out: &mut Output<'_>,
     ) -> Result<()> {
         let mut found = self.named_table(session, &name, "SELECT").await?;
-        let catalog = self.catalog().await?;
+        let catalog = self.catalog_of(session).await?;
         if let Some(view) = catalog.view(&found.schema.database, &found.schema.name) {
             found = std::rc::Rc::new(create_view::columns_now(session, &catalog, view)?);
         }
@@ -37,7 +37,9 @@ impl SqlEngine {
         let mut rows = Rows::new();
         for number in found.visible_columns() {
             let c = &s.columns[usize::from(number)];
-            let Some(privileges) = shown_privileges(session.env.me.as_ref(), s, &c.name) else { continue };
+            // Whose a temporary table is may do all with it.
+            let me = session.env.me.as_ref().filter(|_| !found.is_temporary());
+            let Some(privileges) = shown_privileges(me, s, &c.name) else { continue };
             let (key, extra) = (key_kind(s, number), extra(c));
             let mut row = vec![text(c.name.clone()), Some(type_of(c))];
             if full {

@@ -74,9 +74,12 @@ impl SqlEngine {
             if database.eq_ignore_ascii_case(crate::catalog::information_schema::DATABASE) {
                 return Err(database_denied(&session.env, &database));
             }
+            if session.temporary.find(&database, &name).is_some() {
+                continue; // nobody else has it
+            }
             let needed = Privileges::SELECT.union(Privileges::LOCK_TABLES);
             self.require_on_table(session, (&database, &name), needed).await?;
-            let catalog = self.catalog_with(&database, &name).await?;
+            let catalog = self.catalog_with(session, &database, &name).await?;
             catalog.columns_of(&database, &name)?;
             let is_view = catalog.view(&database, &name).is_some();
             let alias = alias.unwrap_or_else(|| name.clone());

@@ -162,6 +162,11 @@ impl Statistics {
         self.generation.set(self.generation.get() + 1);
     }
 
+    /// The table is gone.
+    pub fn forget(&self, table: TableId) {
+        self.tables.borrow_mut().remove(&table);
+    }
+
     #[cfg(test)]
     pub fn set(&self, table: &Table, known: Known) {
         let kept = Kept { known: Rc::new(known), counted: Instant::now() };
@@ -203,7 +208,8 @@ impl Statistics {
             .collect();
         let known = Known { rows, indexes, sample, histograms };
         self.tables.borrow_mut().insert(schema.id, Kept { known: Rc::new(known), counted: Instant::now() });
-        self.generation.set(self.generation.get() + 1);
+        // Of a temporary table no plan but those of its session know.
+        self.generation.set(self.generation.get() + u64::from(!table.is_temporary()));
         Ok(())
     }
 }

@@ -59,9 +59,10 @@ pub fn check_snapshot(session: &mut Session, catalog: &Rc<Catalog>, plan: &Plan)
     if Rc::ptr_eq(known, catalog) {
         return Ok(());
     }
-    for table in plan.tables() {
+    // Nobody else changes a temporary table, and in a transaction its own session does not change its definition.
+    for table in plan.tables().filter(|table| !table.is_temporary()) {
         let schema = &table.schema;
-        if known.find(&schema.database, &schema.name).is_some_and(|before| before.schema.id != schema.id) {
+        if known.permanent().find(&schema.database, &schema.name).is_some_and(|before| before.schema.id != schema.id) {
             return Err(errors::definition_changed());
         }
     }

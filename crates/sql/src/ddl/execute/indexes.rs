@@ -8,10 +8,16 @@ use apus_signal::{
 use apus_types::{ErrorCode, TableSchema, key};
 
 use crate::{
-    catalog::key_parts::{self, IndexClause},
-    ddl::foreign_key,
+    catalog::{
+        full_text,
+        key_parts::{self, IndexClause},
+    },
+    ddl::{alter::alter_clause::AlterClause, foreign_key},
     errors::{self, Result},
+    parse::token::Name,
+    plan::rules::functional,
     session::{Session, engine::SqlEngine},
+    wire::SqlError,
 };
 
 /// Rows of a unique index filled per transaction.
@@ -21,6 +27,38 @@ const FILL_BATCH: u32 = 256;
 pub(super) const FILL_ATTEMPTS: u32 = 50;
 
 impl SqlEngine {
+    /// CREATE INDEX and DROP INDEX. `table`: as the statement names it.
+    pub(in crate::ddl) async fn change_indexes(
+        &self,
+        session: &mut Session,
+        name: TableName,
+        table: Name,
+        indexes: Vec<IndexClause>,
+        drops: Vec<String>,
+    ) -> Result<()> {
+        let known = self.catalog().await?.table(&name.database, &name.table)?;
+        let is_more = |name: &String| full_text::has(&known.schema, name) || functional::is_index(&known.schema, name);
+        let comes = |index: &IndexClause| index.full_text || !index.expressions.is_empty();
+        if indexes.iter().any(comes) || drops.iter().any(is_more) {
+            let clause = AlterClause::of_indexes(table, indexes, drops);
+            return self.alter_table(session, name, clause).await.map(|_| ());
+        }
+        for index in &drops {
+            match self.drop_index(&name, index).await? {
+                Some(ErrorCode::IndexNotFound) => {
+                    let text = format!("Can't DROP '{index}'; check that column/key exists");
+                    return Err(SqlError::new(1091, b"42000", text));
+                }
+                Some(code) => return Err(errors::from_code(code, index)),
+                None => {}
+            }
+        }
+        for index in &indexes {
+            self.add_index(session, &name, index).await?;
+        }
+        Ok(())
+    }
+
     pub(super) async fn drop_index(&self, name: &TableName, index: &str) -> Result<Option<ErrorCode>> {
         for _ in 0..FILL_ATTEMPTS {
             let catalog = self.fetch_catalog().await?;

@@ -4,29 +4,32 @@ mod indexes;
 
 use self::indexes::FILL_ATTEMPTS;
 use super::{
-    alter::alter_clause::AlterClause,
     create_select, default_dates,
     foreign_key::{self, clause::Clause},
     histogram::Follows,
     rules,
     statement::Ddl,
+    temporary::Defined,
 };
 use crate::{
     admin::performance_schema,
-    catalog::{Catalog, copies, full_text, key_parts::IndexClause},
+    catalog::{Catalog, copies},
     errors::{self, Result},
     exec::{Changed, Info},
     parse::token::Name,
-    plan::rules::functional,
     program::trigger,
     session::{Session, buffers::Scratch, engine::SqlEngine, read_locks::Kept},
 };
 use apus_signal::dict::{Change, DatabaseMessage, RenameTable, TableName};
-use apus_types::{ErrorCode, TableSchema};
+use apus_types::{ErrorCode, TableSchema, schema::Durability};
 
 impl SqlEngine {
     /// Commits what is open and changes the schema; histograms go with their tables.
     pub(crate) async fn define(&self, session: &mut Session, s: &mut Scratch, ddl: Ddl) -> Result<Changed> {
+        let ddl = match Box::pin(self.define_temporary(session, s, ddl)).await? {
+            Defined::Done(done) => return Ok(done),
+            Defined::Not(ddl) => ddl,
+        };
         let before = self.catalog().await?;
         if before.histograms.is_empty() {
             return self.define_only(session, s, ddl).await;
@@ -153,14 +156,20 @@ impl SqlEngine {
             }
             Ddl::CreateTableLike { name, like, if_not_exists } => {
                 let (from, to) = (full(&like)?, full(&name)?);
-                let source = self.catalog().await?.table(&from.database, &from.table)?;
+                let source = self.catalog_of(session).await?.table(&from.database, &from.table)?;
                 let mut table = source.schema.clone();
+                if source.is_temporary() {
+                    table.durability = Durability::default();
+                }
                 (table.database, table.name) = (to.database, to.table);
                 table.indexes.iter_mut().for_each(|i| i.hidden_table = None);
                 (table.foreign_keys, table.held, table.triggers) = Default::default();
                 rules::copied(&mut table)?;
                 table.columns.iter_mut().try_for_each(|column| default_dates::check(&session.env, column))?;
                 self.create(session, &table, &[], if_not_exists).await?;
+            }
+            Ddl::CreateTemporary(_) | Ddl::DropTemporary { .. } => {
+                return Err(errors::internal("a temporary table among others"));
             }
             Ddl::DropTables { names, if_exists } => {
                 let mut unknown = Vec::new();
@@ -237,30 +246,8 @@ impl SqlEngine {
             }
             Ddl::AddIndexes { table, indexes, drops } => {
                 let name = full(&table)?;
-                let known = self.fetch_catalog().await?.table(&name.database, &name.table)?;
-                let is_more =
-                    |name: &String| full_text::has(&known.schema, name) || functional::is_index(&known.schema, name);
-                let comes = |index: &IndexClause| index.full_text || !index.expressions.is_empty();
-                if indexes.iter().any(comes) || drops.iter().any(is_more) {
-                    let clause = AlterClause::of_indexes(table, indexes, drops);
-                    self.alter_table(session, name, clause).await?;
-                    done.info = Info::Inserted { records: 0, duplicates: 0 };
-                    self.fetch_catalog().await?;
-                    return Ok(done);
-                }
-                for index in &drops {
-                    match self.drop_index(&name, index).await? {
-                        Some(ErrorCode::IndexNotFound) => {
-                            let text = format!("Can't DROP '{index}'; check that column/key exists");
-                            return Err(crate::wire::SqlError::new(1091, b"42000", text));
-                        }
-                        Some(code) => return Err(errors::from_code(code, index)),
-                        None => {}
-                    }
-                }
-                for index in &indexes {
-                    self.add_index(session, &name, index).await?;
-                }
+                self.fetch_catalog().await?.table(&name.database, &name.table)?;
+                self.change_indexes(session, name, table, indexes, drops).await?;
                 done.info = Info::Inserted { records: 0, duplicates: 0 };
             }
             Ddl::Alter(clause) => {
@@ -327,7 +314,7 @@ impl SqlEngine {
         Ok(Some(ErrorCode::SchemaVersionChanged))
     }
 
-    async fn truncate(&self, session: &mut Session, name: TableName) -> Result<Option<ErrorCode>> {
+    pub(super) async fn truncate(&self, session: &mut Session, name: TableName) -> Result<Option<ErrorCode>> {
         for _ in 0..FILL_ATTEMPTS {
             let mut name = name.clone();
             let catalog = self.fetch_catalog().await?;

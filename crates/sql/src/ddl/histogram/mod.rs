@@ -56,6 +56,9 @@ impl SqlEngine {
         if database == crate::catalog::grant_tables::DATABASE {
             return error("Histograms are not supported on the MySQL system schema.");
         }
+        if session.temporary.find(database, name).is_some() {
+            return error("Cannot create histogram statistics for a temporary table.");
+        }
         if catalog.view(database, name).is_some() {
             return error("Cannot create histogram statistics for a view.");
         }

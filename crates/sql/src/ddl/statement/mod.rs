@@ -55,6 +55,12 @@ pub enum Ddl {
         if_not_exists: bool,
     },
     CreateTableSelect(Box<SelectClause>),
+    /// What CREATE TABLE would make, for the session alone.
+    CreateTemporary(Box<Ddl>),
+    DropTemporary {
+        names: Vec<Name>,
+        if_exists: bool,
+    },
     DropTables {
         names: Vec<Name>,
         if_exists: bool,
@@ -90,7 +96,9 @@ impl Ddl {
             Ddl::RenameTable(from, to) => vec![from.clone(), to.clone()],
             Ddl::AddIndexes { table, .. } => vec![table.clone()],
             Ddl::Alter(clause) => [parents(&clause.foreign_keys), vec![clause.table.clone()]].concat(),
-            Ddl::CreateDatabase { .. }
+            Ddl::CreateTemporary(_)
+            | Ddl::DropTemporary { .. }
+            | Ddl::CreateDatabase { .. }
             | Ddl::AlterDatabase { .. }
             | Ddl::DropDatabase { .. }
             | Ddl::CreateView(_)
@@ -162,6 +170,7 @@ impl Inherits {
         if t.word("database") || t.word("schema") {
             return Some(Inherits::Session);
         }
+        t.word("temporary");
         if !t.word("table") || if_not_exists(&mut t).is_err() {
             return None;
         }
@@ -200,8 +209,11 @@ fn create(t: &mut Tokens, text: &str, default: Collation) -> Result<Ddl> {
     if t.word("table") {
         return create_table(t, text, default);
     }
+    if t.word("temporary") {
+        t.expect("table")?;
+        return Ok(Ddl::CreateTemporary(Box::new(create_table(t, text, default)?)));
+    }
     for (word, what) in [
-        ("temporary", "temporary tables"),
         ("or", "CREATE OR REPLACE"),
         ("user", "CREATE USER"),
         ("role", "roles"),
@@ -263,9 +275,9 @@ fn drop(t: &mut Tokens) -> Result<Ddl> {
         let _ = t.word("restrict") || t.word("cascade");
         return Ok(Ddl::DropViews { names, if_exists });
     }
-    t.word("temporary");
+    let is_temporary = t.word("temporary");
     if !t.word("table") && !t.word("tables") {
-        return Err(errors::not_supported("this form of DROP"));
+        return Err(if is_temporary { t.error() } else { errors::not_supported("this form of DROP") });
     }
     let if_exists = if_exists(t)?;
     let mut names = vec![t.name()?];
@@ -273,7 +285,10 @@ fn drop(t: &mut Tokens) -> Result<Ddl> {
         names.push(t.name()?);
     }
     let _ = t.word("restrict") || t.word("cascade");
-    Ok(Ddl::DropTables { names, if_exists })
+    Ok(match is_temporary {
+        true => Ddl::DropTemporary { names, if_exists },
+        false => Ddl::DropTables { names, if_exists },
+    })
 }
 
 fn alter(t: &mut Tokens, text: &str) -> Result<Ddl> {

@@ -38,8 +38,10 @@ impl SqlEngine {
                 "check" => Privileges::SELECT,
                 _ => Privileges::SELECT.union(Privileges::INSERT),
             };
-            self.require_on_table(session, (&database, &table), needed).await?;
-            let catalog = self.catalog().await?;
+            if session.temporary.find(&database, &table).is_none() {
+                self.require_on_table(session, (&database, &table), needed).await?;
+            }
+            let catalog = self.catalog_of(session).await?;
             let failed = match catalog.table(&database, &table) {
                 Ok(found) if verb == "analyze" && !crate::catalog::information_schema::is_virtual(&found.schema) => {
                     let gathered = catalog.statistics.gather(&self.client, &found, true).await;

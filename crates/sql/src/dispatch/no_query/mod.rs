@@ -151,8 +151,7 @@ impl SqlEngine {
             session.check_no_branch()?;
             self.count(session, if commit { Counter::Commit } else { Counter::Rollback });
             let mode = Some(session.is_read_only()).filter(|_| session.in_transaction());
-            self.end_transaction(session, commit).await?;
-            session.forget_next();
+            self.end_by_statement(session, commit).await?;
             if chain {
                 self.begin(session, mode).await?;
             }
@@ -221,7 +220,7 @@ impl SqlEngine {
 
     /// DO: a SELECT without a table whose values nobody sees. However long they are, whether they are NULL is short.
     async fn evaluate_for_effects(&self, session: &mut Session, text: &str, out: &mut Output<'_>) -> Result<()> {
-        let catalog = self.catalog().await?;
+        let catalog = self.catalog_of(session).await?;
         let select = format!("SELECT{}", text.get(2..).unwrap_or(""));
         let crate::plan::Plan::Select(plan) = plan_text(&catalog, &session.env, &select, Vec::new())? else {
             return Err(errors::syntax(text));

@@ -28,12 +28,22 @@ impl SqlEngine {
         match begins {
             true => self.begin(session, None).await?,
             false => {
-                self.end_transaction(session, is("commit")).await?;
-                session.forget_next();
+                self.end_by_statement(session, is("commit")).await?;
             }
         }
         ok(session, out)?;
         Ok(true)
+    }
+
+    /// COMMIT or ROLLBACK.
+    pub(super) async fn end_by_statement(&self, session: &mut Session, commit: bool) -> Result<()> {
+        let stays = session.temporary.stays();
+        self.end_transaction(session, commit).await?;
+        session.forget_next();
+        if !commit {
+            stays.for_each(|e| session.warn_error(&e));
+        }
+        Ok(())
     }
 
     /// `read_only`: as the statement says, if it does.
@@ -52,7 +62,7 @@ impl SqlEngine {
     pub(super) async fn begin_at_snapshot(&self, session: &mut Session) -> Result<()> {
         session.fix_characteristics();
         session.isolation = session.isolation.max(Some(Isolation::RepeatableRead));
-        session.tables_known = Some(self.catalog().await?);
+        session.tables_known = Some(self.catalog_of(session).await?);
         match session.reading_at(&self.client).await {
             Ok(_) => Ok(()),
             Err(fail) => {

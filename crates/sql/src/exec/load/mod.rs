@@ -139,11 +139,18 @@ impl SqlEngine {
             Duplicates::Replace => Privileges::INSERT.union(Privileges::DELETE),
             Duplicates::Refuse | Duplicates::Ignore => Privileges::INSERT,
         };
-        self.require_on_columns(session, (&database, &load.table.1), needed).await?;
-        let mut catalog = self.catalog().await?;
+        // Nobody else has a temporary table.
+        let is_own = session.temporary.find(&database, &load.table.1).is_some();
+        if is_own && session.branch.is_some() {
+            return Err(errors::xa::with_temporary_table());
+        }
+        if !is_own {
+            self.require_on_columns(session, (&database, &load.table.1), needed).await?;
+        }
+        let mut catalog = self.catalog_of(session).await?;
         let mut planned = match Planned::new(&catalog, session, load) {
             Err(e) if self.has_news(&e).await => {
-                catalog = self.catalog().await?;
+                catalog = self.catalog_of(session).await?;
                 Planned::new(&catalog, session, load)?
             }
             planned => planned?,
@@ -152,6 +159,7 @@ impl SqlEngine {
         let is_kept = |kept: &Kept| kept.has_table(&database, &load.table.1);
         session.uses.begin(&self.table_locks, std::iter::once((&*planned.insert.table, true)));
         match &session.locked {
+            _ if is_own => {}
             Some(locked) => locked.check_definition(&database, &load.table.1)?,
             None => Box::pin(self.wait_for_read_locks(session, is_kept)).await?,
         }
@@ -159,11 +167,11 @@ impl SqlEngine {
         if copies::is_closed_for(&catalog, vec![table], &worked) {
             let is_closed = |catalog: &Catalog| copies::is_closed_for(catalog, vec![table], &worked);
             Box::pin(self.wait_for_copies(session, is_closed)).await?;
-            catalog = self.catalog().await?;
+            catalog = self.catalog_of(session).await?;
             planned = Planned::new(&catalog, session, load)?;
         }
         self.authorize_in_transaction(session, &planned.insert.names.needs).await?;
-        if session.is_read_only() {
+        if session.is_read_only() && !is_own {
             return Err(errors::read_only_transaction());
         }
         if load.has_long_separator {

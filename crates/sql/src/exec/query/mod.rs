@@ -51,7 +51,7 @@ use crate::{
         query::{Body, Given, Leaf, StepKind},
     },
     server::Output,
-    session::{Done, Session, buffers::Scratch},
+    session::{Done, Session, buffers::Scratch, temporary::TemporaryTables},
     spill::{Kept, TOGETHER_BYTES_MIN, byte_strings::Strings},
     value::datum::Datum,
 };
@@ -69,6 +69,8 @@ pub struct Run<'r> {
     pub params: &'r [Datum<'r>],
     /// The open transaction, and the tables that it wrote.
     own: (TransId, &'r [TableId]),
+    /// Nobody else changes these: they are read as they are, also where they are younger than the snapshot.
+    temporary: &'r TemporaryTables,
     snapshot: Epoch,
     /// There is one read only, which sees one moment by itself.
     is_alone: bool,
@@ -88,7 +90,9 @@ impl<'r> Run<'r> {
         // The entries of a unique index are written with its table.
         let table = schema.base_table.unwrap_or(schema.id);
         let trans = if wrote.contains(&table) { id } else { TransId::NONE };
-        Seen { trans, snapshot: self.snapshot, one_moment: self.is_alone }
+        let is_own = self.snapshot != Epoch(0) && self.temporary.has(table);
+        let snapshot = if is_own { Epoch(0) } else { self.snapshot };
+        Seen { trans, snapshot, one_moment: self.is_alone }
     }
     /// So many rows were worked on: now and then others of the thread have their turn.
     ///
@@ -310,6 +314,7 @@ pub fn of_session<'r>(cluster: Cluster<'r>, session: &'r Session, params: &'r [D
         env: &session.env,
         params,
         own,
+        temporary: &session.temporary,
         snapshot,
         is_alone: false,
         tells: false,

@@ -99,7 +99,11 @@ pub async fn select(
         sink.finish(out).await?;
         return Ok(sink.found);
     }
-    let snapshot = session.reading_at(cluster.client).await?;
+    // Nobody else changes a temporary table, which may be younger than the snapshot.
+    let snapshot = match table.is_temporary() {
+        true => Epoch(0),
+        false => session.reading_at(cluster.client).await?,
+    };
     if snapshot == Epoch(0)
         && session.own.has_rows()
         && let Some(found) = select_own(session, s, plan, table, access, params, out).await?

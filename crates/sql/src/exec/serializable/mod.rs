@@ -104,14 +104,18 @@ impl SqlEngine {
         let (catalog, no_reads) = (self.catalog().await?, Reads::default());
         let cluster = self.cluster(&catalog, &no_reads);
         let mut tables = Vec::with_capacity(kept.len());
-        for (id, read) in kept {
+        // Nobody else changes a temporary table.
+        for (id, read) in kept.into_iter().filter(|(id, _)| !session.temporary.has(*id)) {
             let table = catalog.tables().find(|table| table.schema.id == id).cloned();
             tables.push((table.ok_or_else(errors::definition_changed)?, read));
         }
         for (table, read) in &mut tables {
             lock_keys(cluster, session, table, read).await?;
         }
-        let mut wanted: BTreeMap<TableId, bool> = session.wrote.iter().map(|table| (*table, false)).collect();
+        let mut wanted: BTreeMap<TableId, bool> = {
+            let others = session.wrote.iter().filter(|id| !session.temporary.has(**id));
+            others.map(|table| (*table, false)).collect()
+        };
         wanted.extend(tables.iter().filter(|(_, read)| read.has_gaps()).map(|(table, _)| (table.schema.id, true)));
         if !wanted.is_empty() {
             let marks = self.system_tables(Marks::of, [Marks::definition()]).await?;

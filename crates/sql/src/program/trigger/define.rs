@@ -56,6 +56,9 @@ impl SqlEngine {
             return Err(failures::other_database());
         }
         self.require_on_table(session, (&table.0, &table.1), Privileges::TRIGGER).await?;
+        if session.temporary.find(&table.0, &table.1).is_some() {
+            return Err(errors::with_trigger(&table.1));
+        }
         self.check_definer(session, clause.definer.as_ref()).await?;
         self.end_transaction(session, true).await?;
         session.check_may_define()?;

@@ -17,7 +17,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use apus_types::{ErrorCode, TableSchema};
+use apus_types::ErrorCode;
 
 use super::{
     Session,
@@ -75,7 +75,7 @@ impl LockTables {
             }
         }
         // What stands beneath views.
-        for table in plan.written() {
+        for table in plan.written().filter(|table| !table.is_temporary()) {
             let schema = &table.schema;
             let is_it = |l: &&LockedTable| l.database == schema.database && l.name == schema.name;
             let mut locked = self.tables.iter().filter(is_it).peekable();
@@ -141,20 +141,24 @@ impl LockTables {
     /// # Errors
     /// 1100: something that a plan uses is not locked.
     fn check_all(&self, plan: &Plan) -> Result<()> {
-        let is_locked = |schema: &TableSchema| {
-            is_virtual(schema) || self.tables.iter().any(|l| l.database == schema.database && l.name == schema.name)
+        let is_locked = |table: &Table| {
+            let schema = &table.schema;
+            is_virtual(schema)
+                || table.is_temporary()
+                || self.tables.iter().any(|l| l.database == schema.database && l.name == schema.name)
         };
-        match plan.tables().find(|table| !is_locked(&table.schema)) {
+        match plan.tables().find(|table| !is_locked(table)) {
             Some(table) => Err(errors::not_locked(&table.schema.name)),
             None => Ok(()),
         }
     }
 }
 
-/// What is read without a lock: tables whose rows are made when they are read. The grant tables are none of these, as in MySQL.
+/// What is used without a lock: temporary tables, and tables whose rows are made when they are read. The grant tables are none of these, as in MySQL.
 fn is_free(plan: &Plan, reference: &Reference) -> bool {
     let is_it = |t: &&Rc<Table>| t.schema.database == reference.database && t.schema.name == reference.table;
-    reference.database != grant_tables::DATABASE && plan.tables().find(is_it).is_some_and(|t| is_virtual(&t.schema))
+    reference.database != grant_tables::DATABASE
+        && plan.tables().find(is_it).is_some_and(|t| t.is_temporary() || is_virtual(&t.schema))
 }
 
 impl Session {

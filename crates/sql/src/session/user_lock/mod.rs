@@ -54,7 +54,12 @@ const _: () = assert!(OWN.len() > user_lock::NAME_CHARS_MAX, "no client can name
 pub fn own_name() -> Result<String> {
     let mut random = [0u8; 16];
     getrandom::fill(&mut random).map_err(|_| errors::internal("no entropy"))?;
-    Ok(format!("{OWN}{:032x}", u128::from_le_bytes(random)))
+    Ok(name_of(&format!("{:032x}", u128::from_le_bytes(random))))
+}
+
+/// A name for a lock that no client can name.
+pub fn name_of(what: &str) -> String {
+    format!("{OWN}{what}")
 }
 
 /// The locks of a session. Those that it has when it is dropped are given back.

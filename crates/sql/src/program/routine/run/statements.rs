@@ -101,7 +101,7 @@ impl SqlEngine {
         kinds: &[Kind],
         goal: Goal,
     ) -> Result<(Rc<crate::catalog::Catalog>, Rc<Plan>)> {
-        let mut catalog = self.catalog().await?;
+        let mut catalog = self.catalog_of(session).await?;
         let planning = session.env.variables.planning();
         if let Some(kept) = &*text.kept.borrow()
             && kept.plan.is_of(&catalog, &session.env)
@@ -118,7 +118,7 @@ impl SqlEngine {
                 Box::pin(self.plan_measured(&catalog, &session.env, &text.sql, kinds.to_vec(), NO_LIMIT)).await;
             session.env.names = None;
             match planned {
-                Err(e) if is_first && Box::pin(self.has_news(&e)).await => catalog = self.catalog().await?,
+                Err(e) if is_first && Box::pin(self.has_news(&e)).await => catalog = self.catalog_of(session).await?,
                 planned => break planned?,
             }
             is_first = false;
