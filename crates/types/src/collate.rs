@@ -114,6 +114,7 @@ impl Collation {
             Way::Thai => return pad(thai::codes(text), weights::BYTE_SPACES, &mut Pieces::new(&mut emit)),
             Way::Tables(tables) => tables,
         };
+        let is_plain = |text: &[u8]| (tables[0].space_is_first || !text.contains(&b' ')) && is_plain(text);
         if tables.len() == 1 && is_plain(text) {
             let (ascii, spaces) = (&tables[0].ascii, self.pads().then_some(tables[0].spaces));
             return plain_key(text, |b| ascii[usize::from(b & 0x7f)], spaces, &mut emit);

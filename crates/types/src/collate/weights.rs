@@ -39,6 +39,8 @@ pub(super) struct Table {
     pub(super) ascii: [u8; 128],
     /// The first of the four bytes that stand for spaces and ends.
     pub(super) spaces: u8,
+    /// All other printing characters of ASCII are behind the space.
+    pub(super) space_is_first: bool,
     pages: Vec<u16>,
     entries: Vec<u32>,
     pool: Vec<u32>,
@@ -260,7 +262,15 @@ impl<'a> Runs<'a> {
 
 impl Table {
     fn empty(codes: Codes, spaces: u8) -> Table {
-        Table { ascii: [0; 128], spaces, pages: Vec::new(), entries: Vec::new(), pool: Vec::new(), codes }
+        Table {
+            ascii: [0; 128],
+            spaces,
+            space_is_first: false,
+            pages: Vec::new(),
+            entries: Vec::new(),
+            pool: Vec::new(),
+            codes,
+        }
     }
 
     /// Reads one table of `data` and moves behind it.
@@ -379,6 +389,7 @@ impl Table {
             debug_assert_eq!(entry & 0xff_ffff, 0, "an ASCII character has a code of one byte");
             *code = (entry >> 24) as u8;
         }
+        self.space_is_first = self.ascii[0x21..0x7f].iter().all(|code| *code > self.spaces + SPACE);
         self
     }
 

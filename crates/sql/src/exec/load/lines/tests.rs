@@ -1,5 +1,7 @@
 //! Tests of `exec::load::lines`.
 
+use apus_types::collate::Charset;
+
 use super::*;
 
 fn format(change: impl FnOnce(&mut Format)) -> Format {
