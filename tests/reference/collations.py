@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The weights of MySQL's collations: asks the reference for those of each code point and writes the tables of crates/types/src/collate.
+"""The weights of MySQL's collations of Unicode: asks the reference for those of each code point and writes the tables of crates/types/src/collate. charsets.py writes the others.
 
     collations.py --write            the tables anew (half a minute)
     collations.py --sample           pairs of texts with the reference's answers anew, crates/types/src/collate/sample.txt
@@ -19,6 +19,7 @@ Where a collation has levels, a second and a third table follow, of the same for
 """
 
 import argparse
+import functools
 import itertools
 import pathlib
 import random
@@ -27,6 +28,7 @@ import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
+import charsets  # noqa: E402
 from lib import answers  # noqa: E402
 from lib.harness import ROOT, Scenario, check  # noqa: E402
 from lib.mysql import MySql  # noqa: E402
@@ -34,14 +36,24 @@ from lib.mysql import MySql  # noqa: E402
 TABLES = ROOT / "crates/types/src/collate"
 POINTS = [n for n in range(0x110000) if not 0xD800 <= n < 0xE000]
 UCA = {"uca400": "utf8mb4_unicode_ci", "uca520": "utf8mb4_unicode_520_ci", "uca900": "utf8mb4_0900_as_cs"}
-BYTES = ["latin1_swedish_ci", "latin1_general_ci", "latin1_general_cs", "ascii_general_ci"]
 IMPLICIT = {0xFBC0: 0, 0xFB80: 1, 0xFB40: 2}
 HANGUL = range(0xAC00, 0xD7A4)
 # As `Collation::ALL` has them.
 ALL = [
-    "binary", "ascii_general_ci", "ascii_bin", "latin1_swedish_ci", "latin1_general_ci", "latin1_general_cs", "latin1_bin",
-    "utf8mb3_general_ci", "utf8mb3_unicode_ci", "utf8mb3_unicode_520_ci", "utf8mb3_bin", "utf8mb4_general_ci", "utf8mb4_unicode_ci",
-    "utf8mb4_unicode_520_ci", "utf8mb4_bin", "utf8mb4_0900_ai_ci", "utf8mb4_0900_as_ci", "utf8mb4_0900_as_cs", "utf8mb4_0900_bin",
+    "armscii8_general_ci", "armscii8_bin", "ascii_general_ci", "ascii_bin", "big5_chinese_ci", "big5_bin", "binary", "cp1250_general_ci", "cp1250_croatian_ci",
+    "cp1250_bin", "cp1250_polish_ci", "cp1251_general_ci", "cp1251_bulgarian_ci", "cp1251_ukrainian_ci", "cp1251_bin", "cp1251_general_cs", "cp1256_general_ci",
+    "cp1256_bin", "cp1257_general_ci", "cp1257_lithuanian_ci", "cp1257_bin", "cp850_general_ci", "cp850_bin", "cp852_general_ci", "cp852_bin", "cp866_general_ci",
+    "cp866_bin", "cp932_japanese_ci", "cp932_bin", "dec8_swedish_ci", "dec8_bin", "eucjpms_japanese_ci", "eucjpms_bin", "euckr_korean_ci", "euckr_bin",
+    "gb18030_chinese_ci", "gb18030_bin", "gb18030_unicode_520_ci", "gb2312_chinese_ci", "gb2312_bin", "gbk_chinese_ci", "gbk_bin", "geostd8_general_ci",
+    "geostd8_bin", "greek_general_ci", "greek_bin", "hebrew_general_ci", "hebrew_bin", "hp8_english_ci", "hp8_bin", "keybcs2_general_ci", "keybcs2_bin",
+    "koi8r_general_ci", "koi8r_bin", "koi8u_general_ci", "koi8u_bin", "latin1_swedish_ci", "latin1_german1_ci", "latin1_danish_ci", "latin1_german2_ci",
+    "latin1_bin", "latin1_general_ci", "latin1_general_cs", "latin1_spanish_ci", "latin2_general_ci", "latin2_hungarian_ci", "latin2_croatian_ci", "latin2_bin",
+    "latin5_turkish_ci", "latin5_bin", "latin7_general_ci", "latin7_estonian_cs", "latin7_general_cs", "latin7_bin", "macce_general_ci", "macce_bin",
+    "macroman_general_ci", "macroman_bin", "sjis_japanese_ci", "sjis_bin", "tis620_thai_ci", "tis620_bin", "ucs2_general_ci", "ucs2_bin", "ucs2_unicode_ci",
+    "ucs2_unicode_520_ci", "ujis_japanese_ci", "ujis_bin", "utf16_general_ci", "utf16_bin", "utf16_unicode_ci", "utf16_unicode_520_ci", "utf16le_general_ci",
+    "utf16le_bin", "utf32_general_ci", "utf32_bin", "utf32_unicode_ci", "utf32_unicode_520_ci", "utf8mb3_general_ci", "utf8mb3_bin", "utf8mb3_unicode_ci",
+    "utf8mb3_unicode_520_ci", "utf8mb4_0900_ai_ci", "utf8mb4_general_ci", "utf8mb4_bin", "utf8mb4_unicode_ci", "utf8mb4_unicode_520_ci", "utf8mb4_0900_as_cs",
+    "utf8mb4_0900_as_ci", "utf8mb4_0900_bin",
 ]
 
 
@@ -165,16 +177,37 @@ def write(connection):
     data = table(lambda point: levels[point][0], lambda point, ws: 0 if ws == [point] else 5)
     (TABLES / "general.bin").write_bytes(data)
     print("general", len(data))
-    data = b""
-    for collation in BYTES:
-        charset = collation.split("_")[0]
-        for n in range(256 if charset == "latin1" else 128):
-            [[text]] = rows(connection, f"SELECT HEX(WEIGHT_STRING(_{charset} x'{n:02x}' COLLATE {collation}))")
-            data += bytes.fromhex(text)
-    (TABLES / "bytes.bin").write_bytes(data)
-    points = [int(rows(connection, f"SELECT ORD(CONVERT(_latin1 x'{n:02x}' USING utf32))")[0][0]) for n in range(256)]
-    odd = [(n, point) for n, point in enumerate(points) if n != point]
-    print("bytes", len(data), "of latin1:", ", ".join(f"(0x{n:02x}, '\\u{{{point:x}}}')" for n, point in odd))
+
+
+def read_number(data, at):
+    n = shift = 0
+    while True:
+        n |= (data[at] & 0x7F) << shift
+        shift += 7
+        at += 1
+        if data[at - 1] < 0x80:
+            return n, at
+
+
+@functools.cache
+def points_of(charset):
+    """Code points of a character set that has a table."""
+    if charset in charsets.BYTES:
+        at = charsets.BYTES.index(charset) * 512
+        data = (TABLES / "bytes.bin").read_bytes()[at:at + 512]
+        return [point for n in range(256) if (point := int.from_bytes(data[2 * n:2 * n + 2], "little")) or n == 0]
+    data, at = (TABLES / "codes.bin").read_bytes(), 0
+    for _ in range(charsets.WIDE.index(charset)):
+        long, at = read_number(data, at)
+        at += long
+    (_, at), place, found = read_number(data, at), 0, []
+    while place < len(POINTS):
+        head, at = read_number(data, at)
+        if head & 7 != 3:
+            _, at = read_number(data, at)
+            found += POINTS[place:place + (head >> 3)]
+        place += head >> 3
+    return found
 
 
 def alphabets(collation):
@@ -183,10 +216,17 @@ def alphabets(collation):
         return [range(0x80)]
     if charset == "latin1":
         return [range(0x80), range(0xA0, 0x100), [0x20AC, 0x152, 0x153, 0x178, 0x160, 0x81]]
+    if charset in charsets.BYTES + charsets.WIDE:
+        points = [point for point in points_of(charset) if point != 0x5C]
+        scripts = [[p for p in points if first <= p < last] for first, last in ((0x80, 0x250), (0x370, 0x530), (0x530, 0x3000), (0x3000, 0x3400), (0x3400, 0x10000))]
+        more = [[0x20, 9, 0x41, 0x61, 0x62], range(0x20, 0x5B)]
+        if charset == "gb18030":
+            more += [range(0x80, 0x3000), range(0x3400, 0xD800), range(0xE000, 0xFFFE), range(0x10000, 0x20000), range(0x20000, 0x2A000), range(0xE0000, 0x110000)]
+        return [points] + more + [script for script in scripts if len(script) > 2]
     some = [range(0x80), range(0x20, 0x7F), [0x20, 9, 0xA0, 0x41, 0x61, 0x62], range(0xA0, 0x250), range(0x300, 0x370), range(0x370, 0x530),
             range(0x530, 0x900), range(0x900, 0xE00), range(0xE00, 0x1000), range(0x1000, 0x1200), range(0x1200, 0x2000), range(0x2000, 0x3000),
             range(0x3000, 0x3400), range(0x3400, 0xAC00), range(0xAC00, 0xD7A4), range(0x1100, 0x1200), range(0xE000, 0xFFFE)]
-    if charset != "utf8mb3":
+    if charset not in ("utf8mb3", "ucs2"):
         some += [range(0x10000, 0x20000), range(0x20000, 0x30000), range(0xE0000, 0x110000)]
     return some
 
@@ -208,7 +248,7 @@ def changed(random, text, some):
         what = random.randrange(5)
         if what == 0 and at < len(other):
             swapped = other[at].swapcase()
-            other[at] = swapped if len(swapped) == 1 and ord(swapped) in set(itertools.chain(*some[:4])) else other[at]
+            other[at] = swapped if len(swapped) == 1 and any(ord(swapped) in part for part in some[:4]) else other[at]
         elif what == 1:
             other.insert(at, chr(random.choice(random.choice(some))))
         elif what == 2 and at < len(other):
@@ -220,9 +260,11 @@ def changed(random, text, some):
     return "".join(other)
 
 
-def sample(connection, count=200):
+def sample(connection):
     lines = []
     for collation in ALL:
+        # Most of those of one byte a character differ only in what is written in a table.
+        count = 200 if collation.startswith(("utf8", "latin1", "ascii", "binary")) else 40
         seed = random.Random(collation)
         some, charset = alphabets(collation), collation.split("_")[0]
         for _ in range(count):
@@ -245,6 +287,21 @@ def our_keys(collation, texts):
     return got.stdout.split("\n")
 
 
+# ORDER BY of MySQL goes otherwise than its comparisons there: by strokes, with a weight of spaces that its padding has not, up to the first zero byte.
+ORDERED_OTHERWISE = {"big5_chinese_ci", "latin7_estonian_cs", "latin7_general_ci", "latin7_general_cs", "tis620_thai_ci"}
+
+
+def compare_pairs(connection, collation, texts, of):
+    """Each text with the one behind it."""
+    keys = our_keys(collation, texts)
+    answers = rows(connection, f"SELECT a.id, STRCMP({of('a.c')}, {of('b.c')}) FROM texts a JOIN texts b ON b.id = a.id + 1")
+    wrong = [(texts[n], texts[n + 1], answer) for n, answer in ((int(n), int(answer)) for n, answer in answers) if (keys[n] > keys[n + 1]) - (keys[n] < keys[n + 1]) != answer]
+    print(f"{collation}: {len(answers)} pairs, {len(wrong)} wrong", flush=True)
+    for line in wrong[:10]:
+        print("   ", *map(ascii, line))
+    return len(wrong)
+
+
 def compare(connection, collation, count):
     seed = random.Random(f"{collation} {count}")
     some, charset = alphabets(collation), collation.split("_")[0]
@@ -254,8 +311,10 @@ def compare(connection, collation, count):
         texts.append(changed(seed, texts[-1], some))
     connection.query("DROP TABLE IF EXISTS weights.texts")
     fill(connection, "texts", texts)
-    of = "CAST(c AS BINARY)" if charset == "binary" else f"CONVERT(c USING {charset}) COLLATE {collation}"
-    ranks = rows(connection, f"SELECT id, DENSE_RANK() OVER (ORDER BY {of}) FROM texts")
+    of = lambda c: f"CAST({c} AS BINARY)" if charset == "binary" else f"CONVERT({c} USING {charset}) COLLATE {collation}"  # noqa: E731
+    if collation in ORDERED_OTHERWISE:
+        return compare_pairs(connection, collation, texts, of)
+    ranks = rows(connection, f"SELECT id, DENSE_RANK() OVER (ORDER BY {of('c')}) FROM texts")
     keys = our_keys(collation, texts)
     order = sorted((int(rank), int(n)) for n, rank in ranks)
     wrong = []

@@ -8,132 +8,23 @@
 //! spaces says first on which side of all those spaces the text goes on: BELOW, n, or ABOVE, n backwards (one space, the usual case, is a byte of its own). BELOW < END < ABOVE <
 //! SPACE stand where a space has its place among the codes.
 //!
-//! Texts are kept as UTF-8 whatever character set a column has; the character sets other than utf8mb4 say which characters there are.
+//! Texts are kept as UTF-8 whatever character set a column has. The character sets other than utf8mb4 say which characters there are, and by their tables (`collate/sets.rs`) which code
+//! each has: `_bin` collations compare those.
 
 mod like;
+mod names;
+mod sets;
+mod thai;
 mod weights;
 
-use std::{cmp::Ordering, sync::LazyLock};
+use std::cmp::Ordering;
 
 pub use like::{like, like_in_steps};
+pub use names::{Charset, Collation};
+pub use sets::characters;
 use weights::{ABOVE, BELOW, END, SPACE, Table};
 
-macro_rules! collations {
-    ($($variant:ident $id:literal $charset:ident $name:literal;)*) => {
-        /// One of MySQL's collations.
-        #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-        pub enum Collation { $($variant,)* }
-
-        impl Collation {
-            pub const ALL: [Collation; [$($id),*].len()] = [$(Collation::$variant,)*];
-            /// MySQL's name.
-            pub fn name(self) -> &'static str {
-                match self { $(Collation::$variant => $name,)* }
-            }
-            /// MySQL's collation id.
-            pub fn id(self) -> u16 {
-                match self { $(Collation::$variant => $id,)* }
-            }
-            pub fn charset(self) -> Charset {
-                match self { $(Collation::$variant => Charset::$charset,)* }
-            }
-        }
-    };
-}
-
-collations! {
-    Binary 63 Binary "binary";
-    AsciiGeneralCi 11 Ascii "ascii_general_ci";
-    AsciiBin 65 Ascii "ascii_bin";
-    Latin1SwedishCi 8 Latin1 "latin1_swedish_ci";
-    Latin1GeneralCi 48 Latin1 "latin1_general_ci";
-    Latin1GeneralCs 49 Latin1 "latin1_general_cs";
-    Latin1Bin 47 Latin1 "latin1_bin";
-    Utf8mb3GeneralCi 33 Utf8mb3 "utf8mb3_general_ci";
-    Utf8mb3UnicodeCi 192 Utf8mb3 "utf8mb3_unicode_ci";
-    Utf8mb3Unicode520Ci 214 Utf8mb3 "utf8mb3_unicode_520_ci";
-    Utf8mb3Bin 83 Utf8mb3 "utf8mb3_bin";
-    Utf8mb4GeneralCi 45 Utf8mb4 "utf8mb4_general_ci";
-    Utf8mb4UnicodeCi 224 Utf8mb4 "utf8mb4_unicode_ci";
-    Utf8mb4Unicode520Ci 246 Utf8mb4 "utf8mb4_unicode_520_ci";
-    Utf8mb4Bin 46 Utf8mb4 "utf8mb4_bin";
-    Utf8mb40900AiCi 255 Utf8mb4 "utf8mb4_0900_ai_ci";
-    Utf8mb40900AsCi 305 Utf8mb4 "utf8mb4_0900_as_ci";
-    Utf8mb40900AsCs 278 Utf8mb4 "utf8mb4_0900_as_cs";
-    Utf8mb40900Bin 309 Utf8mb4 "utf8mb4_0900_bin";
-}
-
-impl Default for Collation {
-    fn default() -> Collation {
-        Collation::DEFAULT
-    }
-}
-
-/// Which characters a text may have.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Charset {
-    Binary,
-    Ascii,
-    /// MySQL's latin1, which is cp1252.
-    Latin1,
-    Utf8mb3,
-    Utf8mb4,
-}
-
 impl Charset {
-    pub const ALL: [Charset; 5] =
-        [Charset::Ascii, Charset::Binary, Charset::Latin1, Charset::Utf8mb3, Charset::Utf8mb4];
-
-    pub fn name(self) -> &'static str {
-        match self {
-            Charset::Binary => "binary",
-            Charset::Ascii => "ascii",
-            Charset::Latin1 => "latin1",
-            Charset::Utf8mb3 => "utf8mb3",
-            Charset::Utf8mb4 => "utf8mb4",
-        }
-    }
-    /// MySQL's words for it.
-    pub fn description(self) -> &'static str {
-        match self {
-            Charset::Binary => "Binary pseudo charset",
-            Charset::Ascii => "US ASCII",
-            Charset::Latin1 => "cp1252 West European",
-            Charset::Utf8mb3 | Charset::Utf8mb4 => "UTF-8 Unicode",
-        }
-    }
-    /// Most bytes of a character, in MySQL.
-    pub fn bytes_of_character(self) -> u8 {
-        match self {
-            Charset::Binary | Charset::Ascii | Charset::Latin1 => 1,
-            Charset::Utf8mb3 => 3,
-            Charset::Utf8mb4 => 4,
-        }
-    }
-    pub fn from_name(name: &str) -> Option<Charset> {
-        let name = if name.eq_ignore_ascii_case("utf8") { "utf8mb3" } else { name };
-        Self::ALL.into_iter().find(|c| c.name().eq_ignore_ascii_case(name))
-    }
-    /// The collation of who names the character set alone.
-    pub fn default_collation(self) -> Collation {
-        match self {
-            Charset::Binary => Collation::Binary,
-            Charset::Ascii => Collation::AsciiGeneralCi,
-            Charset::Latin1 => Collation::Latin1SwedishCi,
-            Charset::Utf8mb3 => Collation::Utf8mb3GeneralCi,
-            Charset::Utf8mb4 => Collation::Utf8mb40900AiCi,
-        }
-    }
-    /// Its collation that compares code points.
-    pub fn binary_collation(self) -> Collation {
-        match self {
-            Charset::Binary => Collation::Binary,
-            Charset::Ascii => Collation::AsciiBin,
-            Charset::Latin1 => Collation::Latin1Bin,
-            Charset::Utf8mb3 => Collation::Utf8mb3Bin,
-            Charset::Utf8mb4 => Collation::Utf8mb4Bin,
-        }
-    }
     /// `text` with `?` for each character that it has not.
     pub fn replace_outside(self, mut text: &[u8]) -> Vec<u8> {
         let mut out = Vec::with_capacity(text.len());
@@ -151,14 +42,14 @@ impl Charset {
             return None;
         }
         match self {
-            Charset::Binary | Charset::Utf8mb4 => None,
+            Charset::Binary | Charset::Utf8mb4 | Charset::Utf16 | Charset::Utf16le | Charset::Utf32 => None,
             Charset::Ascii => text.iter().position(|b| *b >= 0x80),
-            Charset::Utf8mb3 => text.iter().position(|b| *b >= 0xf0),
-            Charset::Latin1 => {
-                let mut at = 0;
+            Charset::Utf8mb3 | Charset::Ucs2 => text.iter().position(|b| *b >= 0xf0),
+            _ => {
+                let (table, mut at) = (&sets::table(self.binary_collation()), 0);
                 while at < text.len() {
                     let (point, long) = weights::decode(&text[at..]);
-                    if point.ok().and_then(latin1_byte).is_none() {
+                    if !point.is_ok_and(|point| table.has(point)) {
                         return Some(at);
                     }
                     at += long;
@@ -167,32 +58,6 @@ impl Charset {
             }
         }
     }
-}
-
-fn latin1_byte(point: u32) -> Option<u8> {
-    if !(0x80..0xa0).contains(&point) && point < 0x100 {
-        return u8::try_from(point).ok();
-    }
-    let byte = u8::try_from(point).ok().filter(|b| weights::LATIN1.iter().all(|(known, _)| known != b));
-    byte.or_else(|| weights::LATIN1.iter().find(|(_, c)| u32::from(*c) == point).map(|(byte, _)| *byte))
-}
-
-/// The bytes of a text in latin1; what is not in it is `?`, as in MySQL.
-pub fn to_latin1(text: &[u8]) -> Vec<u8> {
-    let (mut out, mut at) = (Vec::with_capacity(text.len()), 0);
-    while at < text.len() {
-        let (point, long) = weights::decode(&text[at..]);
-        out.push(point.ok().and_then(latin1_byte).unwrap_or(b'?'));
-        at += long;
-    }
-    out
-}
-
-/// The text of bytes of latin1.
-pub fn from_latin1(bytes: &[u8]) -> String {
-    let listed = |byte: u8| weights::LATIN1.iter().find(|(known, _)| *known == byte).map(|(_, c)| *c);
-    let of = |byte: u8| if (0x80..0xa0).contains(&byte) { listed(byte) } else { None }.unwrap_or(char::from(byte));
-    bytes.iter().map(|&b| of(b)).collect()
 }
 
 /// The first `count` characters of a text.
@@ -208,78 +73,36 @@ pub fn first_characters(text: &[u8], count: usize) -> &[u8] {
 enum Way {
     Bytes,
     PaddedBytes,
-    /// Tables, of which so many levels count.
-    Tables(&'static LazyLock<Vec<Table>>, usize),
+    /// Tables, of which each is a level.
+    Tables(&'static [Table]),
+    Thai,
 }
 
 impl Collation {
-    /// Of servers and connections that name none.
-    pub const DEFAULT: Collation = Collation::Utf8mb40900AiCi;
-
+    #[inline]
     fn way(self) -> Way {
         use Collation::*;
         match self {
             Binary | Utf8mb40900Bin => Way::Bytes,
-            AsciiBin | Utf8mb3Bin | Utf8mb4Bin => Way::PaddedBytes,
-            AsciiGeneralCi => Way::Tables(&weights::ASCII_CI, 1),
-            Latin1SwedishCi => Way::Tables(&weights::SWEDISH, 1),
-            Latin1GeneralCi => Way::Tables(&weights::LATIN1_CI, 1),
-            Latin1GeneralCs => Way::Tables(&weights::LATIN1_CS, 1),
-            Latin1Bin => Way::Tables(&weights::LATIN1_BIN, 1),
-            Utf8mb3GeneralCi | Utf8mb4GeneralCi => Way::Tables(&weights::GENERAL, 1),
-            Utf8mb3UnicodeCi | Utf8mb4UnicodeCi => Way::Tables(&weights::UNICODE_400, 1),
-            Utf8mb3Unicode520Ci | Utf8mb4Unicode520Ci => Way::Tables(&weights::UNICODE_520, 1),
-            Utf8mb40900AiCi => Way::Tables(&weights::UNICODE_900, 1),
-            Utf8mb40900AsCi => Way::Tables(&weights::UNICODE_900, 2),
-            Utf8mb40900AsCs => Way::Tables(&weights::UNICODE_900, 3),
-        }
-    }
-
-    pub fn from_id(id: u16) -> Option<Collation> {
-        Self::ALL.into_iter().find(|c| c.id() == id)
-    }
-    /// MySQL calls utf8mb3 also utf8.
-    pub fn from_name(name: &str) -> Option<Collation> {
-        let is = |known: &str| match known.strip_prefix("utf8mb3_") {
-            Some(rest) if name.len() == rest.len() + 5 => {
-                name.as_bytes()[..5].eq_ignore_ascii_case(b"utf8_")
-                    && name.as_bytes()[5..].eq_ignore_ascii_case(rest.as_bytes())
+            AsciiBin | Utf8mb3Bin | Utf8mb4Bin | Ucs2Bin | Utf16Bin | Utf16leBin | Utf32Bin => Way::PaddedBytes,
+            Utf8mb3GeneralCi | Utf8mb4GeneralCi | Ucs2GeneralCi | Utf16GeneralCi | Utf16leGeneralCi
+            | Utf32GeneralCi => Way::Tables(&weights::GENERAL),
+            Utf8mb3UnicodeCi | Utf8mb4UnicodeCi | Ucs2UnicodeCi | Utf16UnicodeCi | Utf32UnicodeCi => {
+                Way::Tables(&weights::UNICODE_400)
             }
-            _ => known.eq_ignore_ascii_case(name),
-        };
-        Self::ALL.into_iter().find(|c| is(c.name()))
-    }
-    /// Its character set means it where it is named alone.
-    pub fn is_default_of_charset(self) -> bool {
-        self.charset().default_collation() == self
-    }
-    /// As SHOW COLLATION has it: most times that a text grows when it becomes MySQL's sort key.
-    pub fn sort_length(self) -> u8 {
-        use Collation::*;
-        match self {
-            Utf8mb3UnicodeCi | Utf8mb3Unicode520Ci | Utf8mb4UnicodeCi | Utf8mb4Unicode520Ci => 8,
-            Utf8mb40900AiCi | Utf8mb40900AsCi | Utf8mb40900AsCs => 0,
-            _ => 1,
+            Utf8mb3Unicode520Ci | Utf8mb4Unicode520Ci | Ucs2Unicode520Ci | Utf16Unicode520Ci | Utf32Unicode520Ci
+            | Gb18030Unicode520Ci => Way::Tables(&weights::UNICODE_520),
+            Utf8mb40900AiCi => Way::Tables(&weights::UNICODE_900[..1]),
+            Utf8mb40900AsCi => Way::Tables(&weights::UNICODE_900[..2]),
+            Utf8mb40900AsCs => Way::Tables(&weights::UNICODE_900),
+            Tis620ThaiCi => Way::Thai,
+            other => Way::Tables(std::slice::from_ref(sets::table(other))),
         }
-    }
-    /// Trailing spaces do not count.
-    pub fn pads(self) -> bool {
-        use Collation::*;
-        !matches!(self, Binary | Utf8mb40900AiCi | Utf8mb40900AsCi | Utf8mb40900AsCs | Utf8mb40900Bin)
-    }
-    /// It compares bytes or code points.
-    pub fn is_binary(self) -> bool {
-        use Collation::*;
-        matches!(self, Binary | AsciiBin | Latin1Bin | Utf8mb3Bin | Utf8mb4Bin | Utf8mb40900Bin)
-    }
-    pub fn ignores_case(self) -> bool {
-        use Collation::*;
-        !self.is_binary() && !matches!(self, Latin1GeneralCs | Utf8mb40900AsCs)
     }
 
     /// Calls `emit` with the pieces of the sort key of `text`.
     pub fn sort_key(self, text: &[u8], mut emit: impl FnMut(&[u8])) {
-        let (tables, levels) = match self.way() {
+        let tables = match self.way() {
             Way::Bytes => return emit(text),
             Way::PaddedBytes if is_plain(text) => {
                 return plain_key(text, |b| b + weights::BYTES_UP, Some(weights::BYTE_SPACES), &mut emit);
@@ -288,9 +111,11 @@ impl Collation {
                 let codes = text.iter().map(|&b| weights::byte_code(b));
                 return pad(codes, weights::BYTE_SPACES, &mut Pieces::new(&mut emit));
             }
-            Way::Tables(tables, levels) => (&**tables, levels),
+            Way::Thai => return pad(thai::codes(text), weights::BYTE_SPACES, &mut Pieces::new(&mut emit)),
+            Way::Tables(tables) => tables,
         };
-        if levels == 1 && is_plain(text) {
+        let is_plain = |text: &[u8]| (tables[0].space_is_first || !text.contains(&b' ')) && is_plain(text);
+        if tables.len() == 1 && is_plain(text) {
             let (ascii, spaces) = (&tables[0].ascii, self.pads().then_some(tables[0].spaces));
             return plain_key(text, |b| ascii[usize::from(b & 0x7f)], spaces, &mut emit);
         }
@@ -301,7 +126,7 @@ impl Collation {
         tables[0].iter(text).for_each(|code| out.code(code));
         // Levels that end with nothing but the usual weights end before them, and the key with the last that has others.
         let (mut separators, mut usual) = (0, 0);
-        for table in &tables[1..levels] {
+        for table in &tables[1..] {
             separators += 1;
             for code in table.iter(text) {
                 if code == weights::USUAL {
@@ -319,7 +144,13 @@ impl Collation {
     /// The sort key of the first `length` characters, such that no text has a smaller one than a text before it, and equal texts have the same: of the first level
     /// alone, and counted in weights, since characters of other numbers of weights may be equal.
     pub fn sort_key_of_beginning(self, text: &[u8], length: usize, mut emit: impl FnMut(&[u8])) {
-        let Way::Tables(tables, _) = self.way() else { return self.sort_key(first_characters(text, length), emit) };
+        let tables = match self.way() {
+            Way::Tables(tables) => tables,
+            Way::Thai => {
+                return pad(thai::codes(text).take(length), weights::BYTE_SPACES, &mut Pieces::new(&mut emit));
+            }
+            Way::Bytes | Way::PaddedBytes => return self.sort_key(first_characters(text, length), emit),
+        };
         let codes = tables[0].iter(text).take(length);
         let mut out = Pieces::new(&mut emit);
         match self.pads() {
@@ -336,20 +167,24 @@ impl Collation {
         }
         // What both begin with has the same weights. A character is not cut.
         let inside = |at: usize| [a, b].iter().any(|text| text.get(at).is_some_and(|b| b & 0xc0 == 0x80));
-        let same = (0..=same).rev().find(|&at| !inside(at)).unwrap_or(0);
+        let way = self.way();
+        let same = match way {
+            // Marks of the beginning stand at the end.
+            Way::Thai => 0,
+            _ => (0..=same).rev().find(|&at| !inside(at)).unwrap_or(0),
+        };
         let (a, b) = (&a[same..], &b[same..]);
-        match self.way() {
+        match way {
             Way::Bytes => a.cmp(b),
             Way::PaddedBytes => {
                 let code = |b: &u8| weights::byte_code(*b);
                 compare_padded(a.iter().map(code), b.iter().map(code), weights::BYTE_SPACES)
             }
-            Way::Tables(tables, 1) if self.pads() => {
-                compare_padded(tables[0].iter(a), tables[0].iter(b), tables[0].spaces)
-            }
-            Way::Tables(tables, levels) => {
+            Way::Thai => compare_padded(thai::codes(a), thai::codes(b), weights::BYTE_SPACES),
+            Way::Tables([table]) if self.pads() => compare_padded(table.iter(a), table.iter(b), table.spaces),
+            Way::Tables(tables) => {
                 let order = |table: &'static Table| table.iter(a).cmp(table.iter(b));
-                tables[..levels].iter().map(order).find(|order| order.is_ne()).unwrap_or(Ordering::Equal)
+                tables.iter().map(order).find(|order| order.is_ne()).unwrap_or(Ordering::Equal)
             }
         }
     }
@@ -359,7 +194,8 @@ impl Collation {
         match self.way() {
             _ if a == b => true,
             Way::Bytes | Way::PaddedBytes => false,
-            Way::Tables(tables, levels) => tables[..levels].iter().all(|table| table.iter(a).eq(table.iter(b))),
+            Way::Thai => thai::codes(a).eq(thai::codes(b)),
+            Way::Tables(tables) => tables.iter().all(|table| table.iter(a).eq(table.iter(b))),
         }
     }
 
@@ -367,7 +203,11 @@ impl Collation {
     pub fn starts_with(self, text: &[u8], part: &[u8]) -> bool {
         match self.way() {
             Way::Bytes | Way::PaddedBytes => text.starts_with(part),
-            Way::Tables(tables, levels) => tables[..levels].iter().all(|table| {
+            Way::Thai => {
+                let mut weights = thai::codes(text);
+                thai::codes(part).all(|code| weights.next() == Some(code))
+            }
+            Way::Tables(tables) => tables.iter().all(|table| {
                 let mut weights = table.iter(text);
                 table.iter(part).all(|code| weights.next() == Some(code))
             }),
@@ -564,8 +404,12 @@ mod tests {
         assert_eq!(Charset::Latin1.first_outside("\u{80}".as_bytes()), Some(0));
         assert_eq!(Charset::Utf8mb3.first_outside("ж😀".as_bytes()), Some(2));
         assert_eq!(Charset::Ascii.first_outside("é".as_bytes()), Some(0));
-        assert_eq!(super::to_latin1("é€ж".as_bytes()), b"\xe9\x80?");
-        assert_eq!(super::from_latin1(b"\xe9\x80"), "é€");
+        assert_eq!(Charset::Cp1251.first_outside("жё中".as_bytes()), Some(4));
+        assert_eq!(Charset::Gbk.first_outside("中é한".as_bytes()), Some(5));
+        assert_eq!(Charset::Gb2312.first_outside("中國".as_bytes()), Some(3));
+        assert_eq!(Charset::Gb18030.first_outside("中國é😀".as_bytes()), None);
+        assert_eq!(Charset::Ucs2.first_outside("中😀".as_bytes()), Some(3));
+        assert_eq!(Charset::Utf16.first_outside("中😀".as_bytes()), None);
     }
 
     #[test]

@@ -8,7 +8,7 @@ use crate::{
     errors::{self, Result},
     expr::{Context, Expr},
     parse::{
-        charset::{check_spoken, client_named, spoken_collation_named},
+        charset::{self, client_named, collation_named},
         token::{Token, Tokens},
     },
     plan::{self, bind::Builder},
@@ -22,15 +22,14 @@ use crate::{
     },
     value::datum::Datum,
     variables::check_name,
-    wire::characters::SpokenCollation,
 };
 
 /// What is to be set, its value known.
 enum Assignment {
     /// SET NAMES.
-    Names(SpokenCollation),
+    Names(Collation),
     /// SET CHARACTER SET: of the client, and of the connection.
-    Characters(SpokenCollation, Collation),
+    Characters(Collation, Collation),
     User(String, Datum<'static>),
     /// `None`: DEFAULT.
     System(Scope, String, Option<Datum<'static>>),
@@ -95,13 +94,13 @@ impl SqlEngine {
     ) -> Result<Assignment> {
         let mut t = Tokens::new(text);
         if t.word("names") {
-            let mut collation = SpokenCollation::DEFAULT;
+            let mut collation = Collation::DEFAULT;
             if !t.word("default") {
                 let charset = client_named(&t.identifier()?)?;
                 collation = charset.default_collation();
                 if t.word("collate") {
-                    collation = spoken_collation_named(&t.identifier()?)?;
-                    check_spoken(collation, charset)?;
+                    collation = collation_named(&t.identifier()?)?;
+                    charset::check(collation, charset)?;
                 }
             }
             t.end()?;
@@ -110,7 +109,7 @@ impl SqlEngine {
         if t.word("character") || t.word("charset") {
             t.word("set");
             let client = match t.word("default") {
-                true => SpokenCollation::DEFAULT,
+                true => Collation::DEFAULT,
                 false => client_named(&t.identifier()?)?.default_collation(),
             };
             t.end()?;
@@ -172,7 +171,7 @@ impl SqlEngine {
             }
             Assignment::Characters(client, connection) => {
                 session.env.variables.set_names(client);
-                session.env.variables.set_connection(SpokenCollation::Own(connection));
+                session.env.variables.set_connection(connection);
                 NAMES.iter().for_each(|name| session.note_variable(name));
                 return Ok(());
             }

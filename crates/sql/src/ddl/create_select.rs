@@ -421,7 +421,7 @@ pub(super) fn filling(table: Rc<Table>, select: Select, on_duplicate: OnDuplicat
     let places: Vec<Option<usize>> = table.schema.columns.iter().map(place).collect();
     Insert {
         of_values: false,
-        latin1: texts_as_bytes(&table.schema, &places, &select, &[]),
+        encoded: texts_as_bytes(&table.schema, &places, &select, &[]),
         places,
         defaults: (0..table.schema.columns.len() as u16).map(|c| rules::initial(&table, c)).collect(),
         names: Default::default(),

@@ -1,5 +1,6 @@
 //! Texts that clients send to be executed or prepared: read in their character set, and one statement after the other.
 
+use apus_types::collate::Charset;
 use std::{pin::pin, rc::Rc};
 
 use super::{begins_with, is_of_text_protocol};
@@ -18,15 +19,11 @@ use crate::{
         engine::SqlEngine,
         prepared::{KeptPlan, Prepared},
     },
-    wire::{
-        ColumnDef,
-        characters::{self, Spoken},
-        foreign::Quoting,
-    },
+    wire::{ColumnDef, characters, foreign::Quoting},
 };
 
 /// In which character set the client's statements are read, and what their quotes mean.
-fn how(session: &Session) -> (Spoken, Quoting) {
+fn how(session: &Session) -> (Charset, Quoting) {
     (session.env.variables.charsets().0, session.env.variables.quoting())
 }
 
@@ -39,7 +36,7 @@ impl SqlEngine {
             let (client, quoting) = how(session);
             let text = characters::read_statement(client, quoting, rest)?;
             let Some(end) = pin!(self.statements(session, &text, &mut is_first, out)).await? else { return Ok(()) };
-            rest = &rest[characters::said_for(client, quoting, rest, (&text, end))..];
+            rest = &rest[characters::said_for(client, quoting, rest, end)..];
             // What is left is read once more: others have their turn before.
             tokio::task::yield_now().await;
         }

@@ -2,7 +2,7 @@
 //!
 //! Texts of statements go on to [`crate::dispatch`].
 
-use apus_types::collate::Collation;
+use apus_types::collate::{Charset, Collation};
 use std::{pin::pin, rc::Rc, sync::Arc, time::Duration};
 
 use crate::{
@@ -23,8 +23,7 @@ use crate::{
     value::datum::recycle,
     variables::Variables,
     wire::{
-        ColumnDef, ParamValue, SqlError, capability,
-        characters::{self, Spoken},
+        ColumnDef, ParamValue, SqlError, capability, characters,
         compressed::{Algorithms, Compression},
         params::Attribute,
         result::ResultWriter,
@@ -153,7 +152,7 @@ impl Engine for SqlEngine {
         pin!(self.query_text(session, sql, out)).await
     }
 
-    fn charsets(&self, session: &Session) -> (Spoken, Spoken) {
+    fn charsets(&self, session: &Session) -> (Charset, Charset) {
         session.env.variables.charsets()
     }
 

@@ -3,7 +3,7 @@
 use std::{ops::Range, pin::pin, rc::Rc};
 
 use apus_signal::tc::OpKind;
-use apus_types::{ErrorCode, collate::to_latin1, key};
+use apus_types::{ErrorCode, key};
 
 use super::{
     Changed, Cluster, Info, change,
@@ -27,7 +27,7 @@ use crate::{
     session::{Done, Fail, Session, buffers::Scratch, rollback_to},
     spill::byte_strings,
     value::datum::Datum,
-    wire::SqlError,
+    wire::{SqlError, characters::kept},
 };
 
 /// Rows sent per batch.
@@ -68,11 +68,11 @@ async fn inserted(
         Source::Select(select) => {
             session.env.changes_rows.set(true);
             let mut rows = Box::pin(query::collect(cluster, session, select, params)).await?;
-            for row in rows.iter_mut().filter(|_| !plan.latin1.is_empty()) {
+            for row in rows.iter_mut().filter(|_| !plan.encoded.is_empty()) {
                 session.env.breathe(1).await?;
-                for &at in &plan.latin1 {
+                for &(at, charset) in &plan.encoded {
                     if let Datum::Text(text) = &row[at] {
-                        row[at] = Datum::Bytes(to_latin1(text).into());
+                        row[at] = Datum::Bytes(kept(charset, text).into_owned().into());
                     }
                 }
             }

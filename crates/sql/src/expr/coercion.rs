@@ -10,24 +10,21 @@
 
 use apus_types::{
     ColumnType,
-    collate::{self, Charset, Collation},
+    collate::{Charset, Collation},
 };
-use std::{borrow::Cow, cell::Cell};
+use std::cell::Cell;
 
 use super::{CastType, ColumnRef, Expr, Func, Kind};
 use crate::{
     errors::{self, Result},
     value::decimal,
     variables::Variables,
-    wire::{
-        SqlError,
-        characters::{self, Spoken, SpokenCollation},
-    },
+    wire::SqlError,
 };
 
 thread_local! {
-    static CONNECTION: Cell<(Spoken, SpokenCollation)> =
-        const { Cell::new((Spoken::DEFAULT, SpokenCollation::DEFAULT)) };
+    static CONNECTION: Cell<(Charset, Collation)> =
+        const { Cell::new((Charset::Utf8mb4, Collation::DEFAULT)) };
 }
 
 /// From here on this thread binds for a session with these variables.
@@ -36,30 +33,17 @@ pub fn connect(variables: &Variables) {
 }
 
 /// From here on it binds what was written in a character set, with literals of a collation.
-pub fn connect_as(connection: (Spoken, SpokenCollation)) {
+pub fn connect_as(connection: (Charset, Collation)) {
     CONNECTION.set(connection);
 }
 
-pub fn connected() -> (Spoken, SpokenCollation) {
+pub fn connected() -> (Charset, Collation) {
     CONNECTION.get()
 }
 
 /// The collation of literals.
 pub fn connection() -> Collation {
-    CONNECTION.get().1.inside()
-}
-
-/// The bytes that were written for a text.
-pub fn written(text: Cow<'static, [u8]>) -> Cow<'static, [u8]> {
-    match is_utf8() {
-        true => text,
-        false => collate::to_latin1(&text).into(),
-    }
-}
-
-/// Whether texts are written in UTF-8; if not, in latin1, of which ascii is a part.
-pub fn is_utf8() -> bool {
-    characters::is_utf8(Spoken::Own(CONNECTION.get().0.inside()))
+    CONNECTION.get().1
 }
 
 /// How strongly an expression insists on its collation; the smaller number wins, as COERCIBILITY() shows them.
@@ -135,20 +119,22 @@ impl Coercion {
         })
     }
 
-    /// Its character set holds the other's, and it does not insist less.
+    /// Its character set has all characters of the other's in MySQL's eyes, and it does not insist less.
     fn has_all_of(self, other: Coercion) -> bool {
-        let size = |c: Coercion| match c.collation.charset() {
-            Charset::Utf8mb4 => 3,
-            Charset::Utf8mb3 => 2,
-            Charset::Latin1 => 1,
-            Charset::Ascii | Charset::Binary => 0,
+        let (own, others) = (self.collation.charset(), other.collation.charset());
+        let unicode = |charset| match charset {
+            Charset::Utf8mb3 | Charset::Ucs2 | Charset::Utf16 | Charset::Utf16le => Some(1),
+            Charset::Utf8mb4 => Some(2),
+            Charset::Utf32 => Some(3),
+            _ => None,
         };
-        size(self) > size(other).min(1)
-            && match self.strength.cmp(&other.strength) {
-                std::cmp::Ordering::Less => true,
-                std::cmp::Ordering::Equal => size(self) > size(other),
-                std::cmp::Ordering::Greater => false,
-            }
+        let is_larger = match (unicode(own), unicode(others)) {
+            (Some(rank), Some(other)) => rank > other,
+            (Some(_), None) => true,
+            (None, _) => others == Charset::Ascii,
+        };
+        let may_be = unicode(own).is_some() || others == Charset::Ascii;
+        self.strength < other.strength && may_be || self.strength == other.strength && is_larger
     }
 
     pub fn of(e: &Expr, params: &[Kind]) -> Coercion {
@@ -279,6 +265,25 @@ fn mix(all: &[Coercion], operation: &str) -> SqlError {
         [a, b, c] => errors::collation_mix(1270, &format!("{a}, {b}, {c}"), operation),
         _ => errors::collation_mix(1271, "", operation),
     }
+}
+
+/// Texts that become one: their character sets must agree on one.
+///
+/// # Errors
+/// As of [`compared`], where they are of character sets of which none gives way.
+pub fn put_together(list: &[Expr], params: &[Kind], operation: &str) -> Result<()> {
+    let all: Vec<Coercion> = list.iter().map(|e| Coercion::of(e, params)).collect();
+    let mut texts = all.iter().copied().filter(|c| c.strength != Strength::Number && c.strength != Strength::Null);
+    let Some(first) = texts.next() else { return Ok(()) };
+    let mut together = first;
+    for text in texts {
+        match together.with(text) {
+            Some(both) => together = both,
+            None if together.collation.charset() != text.collation.charset() => return Err(mix(&all, operation)),
+            None => return Ok(()),
+        }
+    }
+    Ok(())
 }
 
 /// As [`compared`], for functions whose result only carries the collation on: it never fails.

@@ -1,10 +1,11 @@
 //! INTO OUTFILE and INTO DUMPFILE as they are written.
 
+use apus_types::collate::Charset;
+
 use super::format::Format;
 use crate::{
     errors::Result,
     parse::{charset::spoken_named, digest::Syntax, token::Tokens},
-    wire::characters::Spoken,
 };
 
 /// A file that a query is written to.
@@ -20,7 +21,7 @@ pub struct Clause {
 pub struct Rows {
     pub format: Format,
     /// `None`: each column is written in its own.
-    pub charset: Option<Spoken>,
+    pub charset: Option<Charset>,
     /// A separator is no ASCII.
     pub has_long_separator: bool,
 }

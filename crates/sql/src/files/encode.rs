@@ -19,10 +19,7 @@ use crate::{
     expr::{Kind, result_cells},
     plan::{select::Output, shape::Shape},
     value::number_format::Face,
-    wire::{
-        SqlError,
-        characters::{self, Spoken},
-    },
+    wire::{SqlError, characters},
 };
 
 /// A column that may have as many bytes has no fixed width.
@@ -112,7 +109,7 @@ pub fn dumped<'c>(column: &Column, value: Option<&'c [u8]>) -> Cow<'c, [u8]> {
 pub struct Encoder {
     format: Format,
     /// `None`: of each column.
-    charset: Option<Spoken>,
+    charset: Option<Charset>,
     columns: Vec<Column>,
     is_fixed: bool,
     /// The encloser, or else the first byte of the separator.
@@ -126,7 +123,7 @@ pub struct Encoder {
 }
 
 impl Encoder {
-    pub fn new(mut format: Format, charset: Option<Spoken>, columns: Vec<Column>) -> Encoder {
+    pub fn new(mut format: Format, charset: Option<Charset>, columns: Vec<Column>) -> Encoder {
         if format.line.is_empty() {
             format.line = format.terminated.clone();
         }
@@ -146,7 +143,7 @@ impl Encoder {
             || format.is_optional && has_numbers && is_one(NUMERIC, first);
         let is_wide = columns.iter().any(|c| c.width >= FIXED_BYTES_MAX);
         let is_fixed = first.is_none() && format.enclosed.is_none() && !is_wide;
-        let charset = charset.filter(|charset| *charset != Spoken::Own(Charset::Binary));
+        let charset = charset.filter(|charset| *charset != Charset::Binary);
         Encoder { format, charset, columns, is_fixed, separator, is_doubled, is_in_numbers, is_ambiguous }
     }
 
@@ -200,7 +197,7 @@ impl Encoder {
         out.extend(enclosed);
     }
 
-    fn escaped(&self, text: &[u8], charset: Spoken, escape: u8, is_enclosed: bool, out: &mut Vec<u8>) {
+    fn escaped(&self, text: &[u8], charset: Charset, escape: u8, is_enclosed: bool, out: &mut Vec<u8>) {
         let (first, line) = (self.format.terminated.first().copied(), self.format.line.first().copied());
         let ends = if is_enclosed { self.separator } else { first };
         let is_long = has_long_characters(charset);
@@ -231,8 +228,8 @@ fn fill(out: &mut Vec<u8>, count: u64) {
 }
 
 /// A value as it is outside, in which character set that is, and what comes from where on it could not be written.
-fn written(values: Values, charset: Option<Spoken>, value: &[u8]) -> (Cow<'_, [u8]>, Spoken, Option<Vec<u8>>) {
-    const NONE: Spoken = Spoken::Own(Charset::Binary);
+fn written(values: Values, charset: Option<Charset>, value: &[u8]) -> (Cow<'_, [u8]>, Charset, Option<Vec<u8>>) {
+    const NONE: Charset = Charset::Binary;
     match (values, charset) {
         (Values::Number, _) | (Values::Bytes, None) => (Cow::Borrowed(value), NONE, None),
         (Values::Bytes, Some(to)) => {
@@ -240,21 +237,21 @@ fn written(values: Values, charset: Option<Spoken>, value: &[u8]) -> (Cow<'_, [u
             let wrong = (end < value.len()).then(|| value[end..].to_vec());
             (Cow::Borrowed(&value[..end]), to, wrong)
         }
-        (Values::Text(own), None) => (characters::write(Spoken::Own(own), value), Spoken::Own(own), None),
+        (Values::Text(own), None) => (characters::write(own, value), own, None),
         (Values::Text(own), Some(to)) => {
             let text = characters::write(to, value);
-            let wrong = lost(to, value, &text).map(|at| characters::write(Spoken::Own(own), &value[at..]).into_owned());
+            let wrong = lost(to, value, &text).map(|at| characters::write(own, &value[at..]).into_owned());
             (text, to, wrong)
         }
     }
 }
 
 /// How many of these bytes are characters of a character set.
-fn well_formed(charset: Spoken, bytes: &[u8]) -> usize {
-    if charset == Spoken::Own(Charset::Latin1) {
+fn well_formed(charset: Charset, bytes: &[u8]) -> usize {
+    if charset == Charset::Latin1 {
         return bytes.len();
     }
-    if charset == Spoken::Own(Charset::Ascii) {
+    if charset == Charset::Ascii {
         return bytes.iter().take_while(|b| b.is_ascii()).count();
     }
     let mut at = 0;
@@ -269,7 +266,7 @@ fn well_formed(charset: Spoken, bytes: &[u8]) -> usize {
 }
 
 /// Where the first character of a text is that became `?`.
-fn lost(to: Spoken, text: &[u8], written: &[u8]) -> Option<usize> {
+fn lost(to: Charset, text: &[u8], written: &[u8]) -> Option<usize> {
     let marks = |bytes: &[u8]| bytes.iter().filter(|b| **b == b'?').count();
     if text.is_ascii() || marks(text) == marks(written) {
         return None;
@@ -331,7 +328,7 @@ mod tests {
     fn what_a_character_set_has_not_is_told() {
         let format = Format::default();
         let columns = vec![Column { name: "c".to_owned(), values: TEXT, width: 80 }];
-        let encoder = Encoder::new(format, Some(Spoken::Own(Charset::Latin1)), columns);
+        let encoder = Encoder::new(format, Some(Charset::Latin1), columns);
         let (mut out, mut refused) = (Vec::new(), Vec::new());
         encoder.row([Some("é中?".as_bytes())].into_iter(), 3, &mut out, &mut refused);
         assert_eq!(out, b"\xe9??\n");

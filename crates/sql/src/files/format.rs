@@ -5,14 +5,14 @@ use apus_types::collate::Charset;
 use crate::{
     errors::{self, Result},
     parse::token::{Token, Tokens},
-    wire::characters::Spoken,
+    wire::foreign::Foreign,
 };
 
 /// How a file is written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Format {
     /// What its bytes are.
-    pub charset: Spoken,
+    pub charset: Charset,
     pub terminated: Vec<u8>,
     pub enclosed: Option<u8>,
     /// Only texts are enclosed.
@@ -27,7 +27,7 @@ impl Default for Format {
     fn default() -> Format {
         let (terminated, line) = (b"\t".to_vec(), b"\n".to_vec());
         Format {
-            charset: Spoken::DEFAULT,
+            charset: Charset::Utf8mb4,
             terminated,
             enclosed: None,
             is_optional: false,
@@ -127,30 +127,29 @@ fn one_byte(text: Vec<u8>) -> Result<Option<u8>> {
 }
 
 /// Whether a character may have several bytes.
-pub fn has_long_characters(charset: Spoken) -> bool {
-    match charset {
-        Spoken::Own(charset) => matches!(charset, Charset::Utf8mb4 | Charset::Utf8mb3),
-        Spoken::Foreign(charset) => charset.bytes_of_character() > 1,
-    }
+pub fn has_long_characters(charset: Charset) -> bool {
+    charset.bytes_of_character() > 1
 }
 
 /// How many bytes the character has that begins here, by its first; 0: none begins like this.
-pub fn length(charset: Spoken, bytes: &[u8]) -> usize {
+pub fn length(charset: Charset, bytes: &[u8]) -> usize {
+    if let Some(foreign) = Foreign::of(charset) {
+        return foreign.expects(bytes);
+    }
     match (charset, bytes.first()) {
-        (Spoken::Foreign(charset), _) => charset.expects(bytes),
         (_, Some(0x80..)) if !has_long_characters(charset) => 1,
         (_, Some(0xc2..=0xdf)) => 2,
         (_, Some(0xe0..=0xef)) => 3,
-        (Spoken::Own(Charset::Utf8mb4), Some(0xf0..=0xf7)) => 4,
+        (Charset::Utf8mb4, Some(0xf0..=0xf7)) => 4,
         (_, Some(0x80..)) => 0,
         _ => 1,
     }
 }
 
 /// Whether these bytes, as many as [`length`] says, are a character.
-pub fn is_character(charset: Spoken, bytes: &[u8]) -> bool {
-    match charset {
-        Spoken::Own(_) => std::str::from_utf8(bytes).is_ok(),
-        Spoken::Foreign(charset) => charset.length(bytes) == bytes.len(),
+pub fn is_character(charset: Charset, bytes: &[u8]) -> bool {
+    match Foreign::of(charset) {
+        None => std::str::from_utf8(bytes).is_ok(),
+        Some(foreign) => foreign.length(bytes) == bytes.len(),
     }
 }

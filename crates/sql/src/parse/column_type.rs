@@ -19,8 +19,18 @@ pub fn typed(t: &mut Tokens, name: &str, default: Collation) -> Result<Column> {
             None => column_type(t, default)?,
         },
     };
+    if let ColumnType::VarChar { length, collation } = ty {
+        let most = VARCHAR_BYTES_MAX / u16::from(collation.charset().bytes_of_character());
+        if length > most {
+            let text = format!("Column length too big for column '{name}' (max = {most}); use BLOB or TEXT instead");
+            return Err(crate::wire::SqlError::new(1074, b"42000", text));
+        }
+    }
     Ok(Column { declared, ..Column::new(name, ty) })
 }
+
+/// Most bytes of a VARCHAR in its character set.
+const VARCHAR_BYTES_MAX: u16 = 65_535;
 
 pub fn sizes(t: &mut Tokens) -> Result<Vec<u32>> {
     let mut list = Vec::new();

@@ -6,6 +6,8 @@
 //!
 //! The text of a view sees its own blocks only: no common table expression, and no column, of the statement around it.
 
+use apus_types::collate::{Charset, Collation};
+
 use super::{
     Planner, Unplanned,
     derived_condition_pushdown::Text,
@@ -18,10 +20,7 @@ use crate::{
     catalog::view::View,
     errors,
     expr::{Expr, coercion},
-    wire::{
-        SqlError,
-        characters::{Spoken, SpokenCollation},
-    },
+    wire::SqlError,
 };
 use std::{cell::RefCell, collections::BTreeMap, rc::Rc};
 
@@ -124,8 +123,8 @@ impl Planner<'_> {
         let outside = coercion::connected();
         let d = &view.definition;
         coercion::connect_as((
-            Spoken::from_name(&d.charset).unwrap_or(outside.0),
-            SpokenCollation::from_name(&d.collation).unwrap_or(outside.1),
+            Charset::from_name(&d.charset).unwrap_or(outside.0),
+            Collation::from_name(&d.collation).unwrap_or(outside.1),
         ));
         let bound = bind(&query);
         coercion::connect_as(outside);

@@ -3,6 +3,7 @@
 //! The connection's thread writes it when a command begins and when it waits for the next one. The lock is the connection's own: nobody else takes it but who lists
 //! the processes, for as long as a copy of [`limits::INFO_BYTES_MAX`] takes.
 
+use apus_types::collate::Charset;
 use std::{
     collections::VecDeque,
     sync::{Mutex, MutexGuard, PoisonError},
@@ -10,12 +11,7 @@ use std::{
 };
 
 use super::limits;
-use crate::wire::{
-    capability,
-    characters::{self, Spoken},
-    command::Command,
-    params::split_attributes,
-};
+use crate::wire::{capability, characters, command::Command, params::split_attributes};
 
 /// The statement is kept up to [`limits::INFO_BYTES_MAX`].
 #[derive(Debug, Clone)]
@@ -105,7 +101,7 @@ impl Activity {
     }
 
     /// A command begins, whose texts are in the character set `client`; `prepared`: the text of the statement that it executes.
-    pub(super) fn begins(&self, command: &Command<'_>, prepared: &[u8], (capabilities, client): (u32, Spoken)) {
+    pub(super) fn begins(&self, command: &Command<'_>, prepared: &[u8], (capabilities, client): (u32, Charset)) {
         let (name, mut statement) = named(command, prepared);
         if let Command::Query(body) = command
             && capabilities & capability::QUERY_ATTRIBUTES != 0
@@ -220,7 +216,7 @@ mod tests {
         let activity = Activity::default();
         assert_eq!((activity.look().command, activity.look().statement()), ("Connect", None));
         let text = format!("x{}", "ü".repeat(limits::INFO_BYTES_MAX));
-        activity.begins(&Command::Query(text.as_bytes()), b"", (0, Spoken::DEFAULT));
+        activity.begins(&Command::Query(text.as_bytes()), b"", (0, Charset::Utf8mb4));
         let seen = activity.look().statement().expect("a statement");
         assert_eq!(seen.len(), limits::INFO_BYTES_MAX - 1);
         assert!(text.starts_with(&seen));

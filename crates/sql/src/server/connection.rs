@@ -16,6 +16,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Poll;
 
+use apus_types::collate::Charset;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, sleep_until, timeout};
 
@@ -34,7 +35,7 @@ use crate::wire::{
     SqlError,
     auth::{AuthPlugin, SCRAMBLE_BYTES, Scramble},
     capability,
-    characters::{Spoken, SpokenCollation, read_text},
+    characters::{self, read_text},
     command::{Command, decode_command},
     compressed::{self, Compression},
     handshake::{Attributes, ClientHello, CompressionAsked, Login, Offer, decode_client_hello, write_greeting},
@@ -399,7 +400,7 @@ async fn rare<E: Engine>(
     session: &mut E::Session,
     statements: &mut Statements,
     slot: &Slot,
-    (command, client): (Command<'_>, Spoken),
+    (command, client): (Command<'_>, Charset),
     out: &mut Output<'_>,
 ) -> Result<(), SqlError> {
     match command {
@@ -444,7 +445,7 @@ fn answer_ok<E: Engine>(engine: &E, session: &mut E::Session, out: &mut Output<'
 
 impl Credentials {
     pub fn copy(login: &Login<'_>) -> Result<Credentials, SqlError> {
-        let client = SpokenCollation::from_id(login.charset).unwrap_or(SpokenCollation::DEFAULT).charset();
+        let client = characters::greeted(login.charset).charset();
         let owned = |bytes: &[u8]| read_text(client, bytes).map(Cow::into_owned).map_err(|_| SqlError::handshake());
         let kept = login.attributes.get(..limits::CONNECT_ATTRS_BYTES_MAX).unwrap_or(login.attributes);
         let lossy = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();

@@ -44,11 +44,12 @@ pub use crate::wire::compressed::{Algorithms, Compression};
 pub use crate::wire::params::Attribute;
 pub use crate::wire::{ColumnDef, ColumnType, ParamValue, ResultWriter, SqlError, capability, status};
 
+use apus_types::collate::Charset;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::{accounts::Account, wire::characters::Spoken};
+use crate::accounts::Account;
 
 /// What the engine learns about a connection when it opens a session, after authentication.
 #[derive(Debug, Clone)]
@@ -152,8 +153,8 @@ pub trait Engine: 'static {
     async fn init_db(&self, session: &mut Self::Session, database: &str) -> Result<(), SqlError>;
 
     /// In which the session's client speaks, and in which it is told results.
-    fn charsets(&self, _session: &Self::Session) -> (Spoken, Spoken) {
-        (Spoken::DEFAULT, Spoken::DEFAULT)
+    fn charsets(&self, _session: &Self::Session) -> (Charset, Charset) {
+        (Charset::Utf8mb4, Charset::Utf8mb4)
     }
 
     /// Attributes of the command that comes next; none: those of the last one are over.

@@ -1,25 +1,23 @@
 //! Values that a client sends with a statement.
 
+use apus_types::collate::Charset;
 use std::borrow::Cow;
 
 use crate::{
     parse::digest::literal,
     value::datum::Datum,
-    wire::{
-        ParamValue, SqlError,
-        characters::{self, Spoken},
-    },
+    wire::{ParamValue, SqlError, characters, foreign::Foreign},
 };
 
 /// What a client sends in its character set.
 ///
 /// # Errors
 /// 1300: bytes that it has not.
-pub fn param_of<'a>(p: &ParamValue<'a>, client: Spoken) -> Result<Datum<'a>, SqlError> {
+pub fn param_of<'a>(p: &ParamValue<'a>, client: Charset) -> Result<Datum<'a>, SqlError> {
     match p {
         ParamValue::Text(text) => match characters::read(client, text) {
             // As a literal that is no text.
-            Err(_) if matches!(client, Spoken::Foreign(_)) => Ok(Datum::Bytes(Cow::Borrowed(text))),
+            Err(_) if Foreign::of(client).is_some() => Ok(Datum::Bytes(Cow::Borrowed(text))),
             read => Ok(Datum::Text(read?)),
         },
         ParamValue::Blob(bytes) if !characters::is_utf8(client) => Ok(Datum::Bytes(Cow::Borrowed(bytes))),
@@ -54,7 +52,7 @@ fn param_datum<'a>(p: &ParamValue<'a>) -> Datum<'a> {
 }
 
 /// As `mysql_query_attribute_string` tells it.
-pub fn attribute_text(value: &ParamValue<'_>, client: Spoken) -> Option<String> {
+pub fn attribute_text(value: &ParamValue<'_>, client: Charset) -> Option<String> {
     Some(match param_of(value, client).unwrap_or_else(|_| param_datum(value)) {
         Datum::Null => return None,
         Datum::DateTime(at, _) => Datum::DateTime(at, 6).as_string(),

@@ -1,15 +1,9 @@
 //! Prepared statements, and plans that are kept with what they are good for.
 
+use apus_types::collate::{Charset, Collation};
 use std::rc::Rc;
 
-use crate::{
-    catalog::Catalog,
-    expr::env::Env,
-    monitor::digests::Place,
-    parse::digest::Syntax,
-    plan::Plan,
-    wire::characters::{Spoken, SpokenCollation},
-};
+use crate::{catalog::Catalog, expr::env::Env, monitor::digests::Place, parse::digest::Syntax, plan::Plan};
 
 pub struct Prepared {
     pub sql: Vec<u8>,
@@ -32,7 +26,7 @@ pub struct KeptPlan {
     pub database: Option<String>,
     pub select_limit: u64,
     /// Of its literals and parameters.
-    spoken: (Spoken, SpokenCollation),
+    spoken: (Charset, Collation),
     pub plan: Rc<Plan>,
 }
 
@@ -49,6 +43,6 @@ impl KeptPlan {
     }
 }
 
-fn spoken(env: &Env) -> (Spoken, SpokenCollation) {
+fn spoken(env: &Env) -> (Charset, Collation) {
     env.variables.spoken()
 }

@@ -1,14 +1,12 @@
 //! Expressions and what a client of MySQL 8 reads for them.
 
-use apus_types::RowLayout;
-use apus_types::collate::Collation;
+use apus_types::{RowLayout, collate::Collation};
 
 use crate::{
     expr::{Context, Env, Kind},
     parse::digest::{Digest, Form, Syntax},
     plan::{Plan, text::plan_text},
     value::{datum::Datum, decimal},
-    wire::characters::SpokenCollation,
 };
 
 fn environment() -> Env {
@@ -22,7 +20,7 @@ fn environment() -> Env {
     ] {
         env.user_variables.insert(name.into(), value);
     }
-    env.variables.set_connection(SpokenCollation::Own(Collation::Utf8mb4GeneralCi));
+    env.variables.set_connection(Collation::Utf8mb4GeneralCi);
     env
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use apus_types::collate::Collation;
+use apus_types::collate::{Charset, Collation};
 
 use super::{
     NO_LIMIT, Variables,
@@ -14,13 +14,9 @@ use super::{
 };
 use crate::{
     errors::{self, Result, WARNINGS_MAX},
-    parse::charset::{charset_named, client_named, collation_named, spoken_collation_named, spoken_named},
+    parse::charset::{charset_named, client_named, collation_named, spoken_named},
     value::{datum::Datum, locale, zone::Zone},
-    wire::{
-        SqlError,
-        characters::{Spoken, SpokenCollation},
-        constants::MAX_ALLOWED_PACKET_DEFAULT,
-    },
+    wire::{SqlError, constants::MAX_ALLOWED_PACKET_DEFAULT},
 };
 
 impl Variables {
@@ -133,7 +129,7 @@ impl Variables {
             "explain_format" => format_of(&text).ok_or_else(wrong)?.to_owned(),
             "session_track_transaction_info" if text != "OFF" => return Err(errors::not_supported(name)),
             "character_set_results" if text.is_empty() => {
-                self.results = Spoken::DEFAULT;
+                self.results = Charset::Utf8mb4;
                 text
             }
             "character_set_client" => {
@@ -145,23 +141,23 @@ impl Variables {
                 self.results.name().to_owned()
             }
             "character_set_connection" => {
-                self.set_connection(spoken_named(&text)?.default_collation());
+                self.set_connection(charset_named(&text)?.default_collation());
                 return Ok(None);
             }
             "collation_connection" => {
-                let by_id = text.parse().ok().and_then(SpokenCollation::from_id);
-                self.set_connection(by_id.map_or_else(|| spoken_collation_named(&text), Ok)?);
+                let by_id = text.parse().ok().and_then(Collation::from_id);
+                self.set_connection(by_id.map_or_else(|| collation_named(&text), Ok)?);
                 return Ok(None);
             }
             "character_set_database" | "character_set_server" => {
-                let collation = SpokenCollation::Own(charset_named(&text)?.default_collation());
+                let collation = charset_named(&text)?.default_collation();
                 self.set_pair(&name["character_set".len()..], collation);
                 return Ok(None);
             }
             "collation_database" | "collation_server" => {
                 let by_id = text.parse().ok().and_then(Collation::from_id);
                 let collation = by_id.map_or_else(|| collation_named(&text), Ok)?;
-                self.set_pair(&name["collation".len()..], SpokenCollation::Own(collation));
+                self.set_pair(&name["collation".len()..], collation);
                 return Ok(None);
             }
             _ => text,

@@ -1,16 +1,13 @@
 //! Character sets and collations of a session.
 
-use apus_types::collate::Collation;
+use apus_types::collate::{Charset, Collation};
 
 use super::{Variables, definitions};
-use crate::wire::{
-    characters::{Spoken, SpokenCollation},
-    foreign::Quoting,
-};
+use crate::wire::{characters, foreign::Quoting};
 
 impl Variables {
     /// Both variables of a pair: `_connection`, `_database` or `_server`.
-    pub(super) fn set_pair(&mut self, end: &str, collation: SpokenCollation) {
+    pub(super) fn set_pair(&mut self, end: &str, collation: Collation) {
         let find = |head: &str| definitions::all().iter().find(|d| d.name.strip_prefix(head) == Some(end));
         for (definition, text) in
             [(find("character_set"), collation.charset().name()), (find("collation"), collation.name())]
@@ -21,20 +18,20 @@ impl Variables {
         }
         match end {
             "_connection" => self.connection = collation,
-            "_server" => self.of_databases = collation.inside(),
+            "_server" => self.of_databases = collation,
             _ => {}
         }
     }
 
     /// SET NAMES.
-    pub fn set_names(&mut self, collation: SpokenCollation) {
+    pub fn set_names(&mut self, collation: Collation) {
         self.speak_as((collation.charset(), collation));
         self.results = collation.charset();
         self.set.insert("character_set_results", collation.charset().name().to_owned());
     }
 
     /// Texts are read in this character set, and literals have this collation; what was before.
-    pub fn speak_as(&mut self, (client, connection): (Spoken, SpokenCollation)) -> (Spoken, SpokenCollation) {
+    pub fn speak_as(&mut self, (client, connection): (Charset, Collation)) -> (Charset, Collation) {
         let before = self.spoken();
         if before != (client, connection) {
             self.client = client;
@@ -46,16 +43,16 @@ impl Variables {
 
     /// What a client asks for when it connects; of what is not there it gets utf8mb4.
     pub fn greet(&mut self, collation: u16) {
-        self.set_names(SpokenCollation::from_id(collation).unwrap_or(SpokenCollation::DEFAULT));
+        self.set_names(characters::greeted(collation));
     }
 
     /// In which the client speaks, and in which it is told results.
-    pub fn charsets(&self) -> (Spoken, Spoken) {
+    pub fn charsets(&self) -> (Charset, Charset) {
         (self.client, self.results)
     }
 
     /// In which the client speaks, and the collation of its literals.
-    pub fn spoken(&self) -> (Spoken, SpokenCollation) {
+    pub fn spoken(&self) -> (Charset, Collation) {
         (self.client, self.connection)
     }
 
@@ -64,24 +61,24 @@ impl Variables {
         Quoting { of_names: self.syntax.ansi_quotes, no_backslash: self.syntax.no_backslash }
     }
 
-    pub fn set_connection(&mut self, collation: SpokenCollation) {
+    pub fn set_connection(&mut self, collation: Collation) {
         self.set_pair("_connection", collation);
     }
 
     /// The database is another; `None`: there is none.
     pub fn set_database(&mut self, collation: Option<Collation>) {
-        self.set_pair("_database", SpokenCollation::Own(collation.unwrap_or(self.of_databases)));
+        self.set_pair("_database", collation.unwrap_or(self.of_databases));
     }
 
     /// `character_set_database`.
-    pub fn of_database(&self) -> Spoken {
+    pub fn of_database(&self) -> Charset {
         let name = self.set.get("character_set_database");
-        name.and_then(|name| Spoken::from_name(name)).unwrap_or(Spoken::DEFAULT)
+        name.and_then(|name| Charset::from_name(name)).unwrap_or(Charset::Utf8mb4)
     }
 
     /// The collation of literals.
     pub fn connection(&self) -> Collation {
-        self.connection.inside()
+        self.connection
     }
 
     /// The collation of new databases that name none.

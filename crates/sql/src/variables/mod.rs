@@ -33,11 +33,7 @@ use crate::{
         temporal::Dates,
         zone::Zone,
     },
-    wire::{
-        SqlError,
-        characters::{Spoken, SpokenCollation},
-        constants::MAX_ALLOWED_PACKET_DEFAULT,
-    },
+    wire::{SqlError, constants::MAX_ALLOWED_PACKET_DEFAULT},
 };
 pub use globals::Globals;
 
@@ -86,9 +82,7 @@ pub struct Planning {
     only_full_group_by: bool,
     no_backslash: bool,
     signed_difference: bool,
-    connection: SpokenCollation,
-    /// Literals behind the name of a character set are bytes of latin1.
-    is_latin1: bool,
+    connection: Collation,
     select_limit: u64,
 }
 
@@ -97,9 +91,9 @@ pub struct Planning {
 pub struct Variables {
     set: BTreeMap<&'static str, String>,
     pub autocommit: bool,
-    client: Spoken,
-    results: Spoken,
-    connection: SpokenCollation,
+    client: Charset,
+    results: Charset,
+    connection: Collation,
     of_databases: Collation,
     pub lock_wait_ms: u32,
     /// lock_wait_timeout, in seconds.
@@ -170,9 +164,9 @@ pub struct Variables {
 impl Default for Variables {
     fn default() -> Variables {
         Variables {
-            client: Spoken::DEFAULT,
-            results: Spoken::DEFAULT,
-            connection: SpokenCollation::DEFAULT,
+            client: Charset::Utf8mb4,
+            results: Charset::Utf8mb4,
+            connection: Collation::DEFAULT,
             of_databases: Collation::default(),
             set: BTreeMap::new(),
             autocommit: true,
@@ -243,7 +237,6 @@ impl Variables {
             no_backslash: self.syntax.no_backslash,
             signed_difference: self.signed_difference,
             connection: self.connection,
-            is_latin1: self.client == Spoken::Own(Charset::Latin1),
             select_limit: self.select_limit,
         }
     }

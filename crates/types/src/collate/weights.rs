@@ -8,6 +8,8 @@
 
 use std::sync::LazyLock;
 
+use super::sets;
+
 /// Points of a page.
 const PAGE: usize = 128;
 const POINTS: u32 = 0x11_0000;
@@ -15,7 +17,7 @@ const POINTS: u32 = 0x11_0000;
 /// Entries that are no code: the low byte is one of these, the code of a weight leaves it zero.
 const IMPLICIT: u32 = 1;
 const HANGUL: u32 = 4;
-const OUTSIDE: u32 = 5;
+pub(super) const OUTSIDE: u32 = 5;
 /// And above it as many codes as the entry says, at a place in the pool that its upper bytes say.
 const SEVERAL: u32 = 16;
 
@@ -37,6 +39,8 @@ pub(super) struct Table {
     pub(super) ascii: [u8; 128],
     /// The first of the four bytes that stand for spaces and ends.
     pub(super) spaces: u8,
+    /// All other printing characters of ASCII are behind the space.
+    pub(super) space_is_first: bool,
     pages: Vec<u16>,
     entries: Vec<u32>,
     pool: Vec<u32>,
@@ -44,18 +48,24 @@ pub(super) struct Table {
 }
 
 /// How weights become codes.
-enum Codes {
+pub(super) enum Codes {
     /// A weight is a code point.
     Points,
     /// A weight is a byte.
     Bytes,
+    /// A weight is the number of a character's code.
+    Written,
+    /// A number in the order of weights.
+    Ranks,
+    /// One of `gb18030_chinese_ci`.
+    Sounds,
     /// Of level 2 and 3; the weight of most.
     Level(u32),
     Unicode(Unicode),
 }
 
 /// The weights of ASCII characters with their codes, in their order.
-struct Unicode {
+pub(super) struct Unicode {
     ascii: Vec<(u32, u8)>,
     /// The first byte of two, behind the last of them, of three behind those, and of implicit weights.
     two: u32,
@@ -148,6 +158,9 @@ impl Codes {
         match self {
             Codes::Points => point_code(weight),
             Codes::Bytes => byte_code(weight as u8),
+            Codes::Written => sets::written_code(weight),
+            Codes::Ranks => sets::rank_code(weight),
+            Codes::Sounds => sets::sound_code(weight),
             Codes::Level(usual) => USUAL + (weight.wrapping_sub(*usual) << 24),
             Codes::Unicode(unicode) => unicode.code(weight),
         }
@@ -174,14 +187,26 @@ impl Run {
     }
 }
 
-struct Runs<'a> {
+pub(super) struct Runs<'a> {
     data: &'a [u8],
     last: u32,
     point: u32,
 }
 
-impl Runs<'_> {
-    fn number(&mut self) -> u32 {
+impl<'a> Runs<'a> {
+    pub(super) fn of(data: &'a [u8]) -> Runs<'a> {
+        Runs { data, last: 0, point: 0 }
+    }
+
+    /// As many bytes as a number before them says.
+    pub(super) fn part(&mut self) -> &'a [u8] {
+        let long = self.number() as usize;
+        let (part, rest) = self.data.split_at(long.min(self.data.len()));
+        self.data = rest;
+        part
+    }
+
+    pub(super) fn number(&mut self) -> u32 {
         let (mut n, mut shift) = (0, 0);
         while let Some((&byte, rest)) = self.data.split_first() {
             self.data = rest;
@@ -198,6 +223,21 @@ impl Runs<'_> {
         let n = self.number();
         self.last = if n & 1 == 0 { self.last.wrapping_add(n >> 1) } else { self.last.wrapping_sub(n >> 1) };
         self.last
+    }
+
+    /// Each code point that has one number, with it.
+    pub(super) fn numbers(mut self, mut tell: impl FnMut(u32, u32)) {
+        while let Some(run) = self.next() {
+            for n in 0..run.count() {
+                if self.point == 0xd800 {
+                    self.point = 0xe000;
+                }
+                if let Run::Weights { first, step, .. } = run {
+                    tell(self.point, first + step * n);
+                }
+                self.point += 1;
+            }
+        }
     }
 
     /// Up to the last code point.
@@ -222,14 +262,22 @@ impl Runs<'_> {
 
 impl Table {
     fn empty(codes: Codes, spaces: u8) -> Table {
-        Table { ascii: [0; 128], spaces, pages: Vec::new(), entries: Vec::new(), pool: Vec::new(), codes }
+        Table {
+            ascii: [0; 128],
+            spaces,
+            space_is_first: false,
+            pages: Vec::new(),
+            entries: Vec::new(),
+            pool: Vec::new(),
+            codes,
+        }
     }
 
     /// Reads one table of `data` and moves behind it.
-    fn read(data: &mut &'static [u8], codes: impl FnOnce(&'static [u8]) -> (Codes, u8)) -> Table {
+    pub(super) fn read(data: &mut &'static [u8], codes: impl FnOnce(&'static [u8]) -> (Codes, u8)) -> Table {
         let (codes, spaces) = codes(data);
         let mut table = Table::empty(codes, spaces);
-        let mut runs = Runs { data, last: 0, point: 0 };
+        let mut runs = Runs::of(data);
         let mut page = Vec::with_capacity(PAGE);
         while let Some(run) = runs.next() {
             let mut n = 0;
@@ -266,12 +314,55 @@ impl Table {
     /// The entry of a code point that says its weights itself.
     fn own(&self, kind: u32, point: u32) -> u32 {
         match (&self.codes, kind) {
+            (Codes::Written | Codes::Ranks | Codes::Sounds, _) => OUTSIDE,
             (_, 3) => 0,
             (_, 4) => HANGUL,
             (Codes::Level(usual), _) => self.codes.code(*usual),
             (Codes::Points, _) => self.codes.code(point),
             _ => IMPLICIT + kind,
         }
+    }
+
+    /// Of the entries of the first code points; all others are outside.
+    pub(super) fn of(codes: Codes, spaces: u8, entries: &[u32]) -> Table {
+        let mut table = Table::empty(codes, spaces);
+        let mut page = Vec::with_capacity(PAGE);
+        entries.iter().for_each(|&entry| table.put(&mut page, entry));
+        (0..PAGE).for_each(|_| table.put(&mut page, OUTSIDE));
+        let last = table.pages.last().copied().unwrap_or(0);
+        table.pages.resize(POINTS as usize / PAGE, last);
+        table.finish()
+    }
+
+    /// Another weight of a character.
+    pub(super) fn set(&mut self, point: u32, weight: u32) {
+        self.set_entry(point, self.codes.code(weight));
+    }
+
+    /// Two codes of a character.
+    pub(super) fn set_several(&mut self, point: u32, codes: [u32; 2]) {
+        let at = self.pool.len() as u32;
+        self.pool.extend(codes);
+        self.set_entry(point, (at << 8) | (SEVERAL + 2));
+    }
+
+    /// Its page may stand for others as well.
+    fn set_entry(&mut self, point: u32, entry: u32) {
+        let (page, at) = (point as usize / PAGE, point as usize % PAGE);
+        let own = usize::from(self.pages[page]);
+        if self.pages.iter().filter(|other| usize::from(**other) == own).count() > 1 {
+            self.entries.extend_from_within(own * PAGE..(own + 1) * PAGE);
+            self.pages[page] = (self.entries.len() / PAGE - 1) as u16;
+        }
+        self.entries[usize::from(self.pages[page]) * PAGE + at] = entry;
+        if let Some(code) = self.ascii.get_mut(point as usize) {
+            *code = (entry >> 24) as u8;
+        }
+    }
+
+    /// The character set has this one.
+    pub(super) fn has(&self, point: u32) -> bool {
+        self.entry(point) & 0xff != OUTSIDE
     }
 
     fn several(&mut self, weights: &[u32]) -> u32 {
@@ -298,6 +389,7 @@ impl Table {
             debug_assert_eq!(entry & 0xff_ffff, 0, "an ASCII character has a code of one byte");
             *code = (entry >> 24) as u8;
         }
+        self.space_is_first = self.ascii[0x21..0x7f].iter().all(|code| *code > self.spaces + SPACE);
         self
     }
 
@@ -316,8 +408,7 @@ impl Table {
                 }
             }
             OUTSIDE => {
-                out.push(0xff00_0000);
-                out.push((0x80 | point >> 14) << 24 | (0x80 | point >> 7 & 0x7f) << 16 | (0x80 | point & 0x7f) << 8);
+                outside_codes(point).into_iter().for_each(|code| out.push(code));
             }
             kind if kind < HANGUL => {
                 let base = BASES[(kind - IMPLICIT) as usize % 3];
@@ -339,6 +430,11 @@ impl Table {
     pub(super) fn iter<'a>(&'static self, text: &'a [u8]) -> Iter<'a> {
         Iter { table: self, text, expansion: Expansion::default() }
     }
+}
+
+/// Behind all others.
+pub(super) fn outside_codes(point: u32) -> [u32; 2] {
+    [0xff00_0000, (0x80 | point >> 14) << 24 | (0x80 | point >> 7 & 0x7f) << 16 | (0x80 | point & 0x7f) << 8]
 }
 
 /// The codes of one character.
@@ -428,7 +524,7 @@ pub(super) fn decode(text: &[u8]) -> (Result<u32, u8>, usize) {
 /// A table of the Unicode collation algorithm, with levels if it has them.
 fn unicode(mut data: &'static [u8], levels: &[u32]) -> Vec<Table> {
     let first = Table::read(&mut data, |data| {
-        let (mut runs, mut weights) = (Runs { data, last: 0, point: 0 }, Vec::new());
+        let (mut runs, mut weights) = (Runs::of(data), Vec::new());
         let mut space = 0;
         while runs.point < 128 {
             match runs.next() {
@@ -451,55 +547,6 @@ fn unicode(mut data: &'static [u8], levels: &[u32]) -> Vec<Table> {
     tables
 }
 
-/// The characters of latin1, which is cp1252 here, whose bytes are not their code points.
-pub(super) const LATIN1: [(u8, char); 27] = [
-    (0x80, '\u{20ac}'),
-    (0x82, '\u{201a}'),
-    (0x83, '\u{192}'),
-    (0x84, '\u{201e}'),
-    (0x85, '\u{2026}'),
-    (0x86, '\u{2020}'),
-    (0x87, '\u{2021}'),
-    (0x88, '\u{2c6}'),
-    (0x89, '\u{2030}'),
-    (0x8a, '\u{160}'),
-    (0x8b, '\u{2039}'),
-    (0x8c, '\u{152}'),
-    (0x8e, '\u{17d}'),
-    (0x91, '\u{2018}'),
-    (0x92, '\u{2019}'),
-    (0x93, '\u{201c}'),
-    (0x94, '\u{201d}'),
-    (0x95, '\u{2022}'),
-    (0x96, '\u{2013}'),
-    (0x97, '\u{2014}'),
-    (0x98, '\u{2dc}'),
-    (0x99, '\u{2122}'),
-    (0x9a, '\u{161}'),
-    (0x9b, '\u{203a}'),
-    (0x9c, '\u{153}'),
-    (0x9e, '\u{17e}'),
-    (0x9f, '\u{178}'),
-];
-
-/// A table of one byte a character: `of` tells the weight of each byte. What is not in the character set comes behind all.
-fn bytes(count: usize, of: impl Fn(u8) -> u8) -> Table {
-    let mut entries = vec![OUTSIDE; 0x2180];
-    for byte in 0..count {
-        let odd = LATIN1.iter().find(|(known, _)| usize::from(*known) == byte);
-        let point = odd.map_or(byte, |(_, c)| *c as usize);
-        entries[point] = byte_code(of(byte as u8));
-    }
-    let mut table = Table::empty(Codes::Bytes, BYTE_SPACES);
-    let mut page = Vec::with_capacity(PAGE);
-    for point in 0..POINTS as usize {
-        table.put(&mut page, entries.get(point).copied().unwrap_or(OUTSIDE));
-    }
-    table.finish()
-}
-
-static BYTES: &[u8; 896] = include_bytes!("bytes.bin");
-
 pub(super) static UNICODE_400: LazyLock<Vec<Table>> = LazyLock::new(|| unicode(include_bytes!("uca400.bin"), &[]));
 pub(super) static UNICODE_520: LazyLock<Vec<Table>> = LazyLock::new(|| unicode(include_bytes!("uca520.bin"), &[]));
 pub(super) static UNICODE_900: LazyLock<Vec<Table>> =
@@ -508,8 +555,3 @@ pub(super) static GENERAL: LazyLock<Vec<Table>> = LazyLock::new(|| {
     let mut data = &include_bytes!("general.bin")[..];
     vec![Table::read(&mut data, |_| (Codes::Points, BYTE_SPACES))]
 });
-pub(super) static SWEDISH: LazyLock<Vec<Table>> = LazyLock::new(|| vec![bytes(256, |b| BYTES[usize::from(b)])]);
-pub(super) static LATIN1_CI: LazyLock<Vec<Table>> = LazyLock::new(|| vec![bytes(256, |b| BYTES[256 + usize::from(b)])]);
-pub(super) static LATIN1_CS: LazyLock<Vec<Table>> = LazyLock::new(|| vec![bytes(256, |b| BYTES[512 + usize::from(b)])]);
-pub(super) static LATIN1_BIN: LazyLock<Vec<Table>> = LazyLock::new(|| vec![bytes(256, |b| b)]);
-pub(super) static ASCII_CI: LazyLock<Vec<Table>> = LazyLock::new(|| vec![bytes(128, |b| BYTES[768 + usize::from(b)])]);

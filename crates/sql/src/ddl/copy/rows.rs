@@ -8,11 +8,7 @@ use std::{pin::pin, rc::Rc};
 
 use apus_client::{ClientError, ExecOptions, OpBatch, Results, Rows, ScanRequest};
 use apus_signal::tc::{ALLOW_MISSING, OpKind, OpStatus};
-use apus_types::{
-    ColumnType, ErrorCode, TableSchema, Value,
-    collate::{Charset, to_latin1},
-    key,
-};
+use apus_types::{ColumnType, ErrorCode, TableSchema, Value, key};
 
 use super::{Failed, Remade};
 use crate::{
@@ -31,7 +27,7 @@ use crate::{
     session::{Fail, Session, buffers::Scratch, engine::SqlEngine, serializable_reads::Reads},
     spill::byte_strings::Strings,
     value::{datum::Datum, zone::Zone},
-    wire::SqlError,
+    wire::{SqlError, characters::kept},
 };
 
 /// Rows copied in one transaction.
@@ -242,7 +238,7 @@ pub(super) fn plan(copying: &Copying<'_>) -> errors::Result<Insert> {
         defaults: columns.map(|c| of_new_column(&table, c)).collect(),
         names: Default::default(),
         source: Source::Values(Vec::new()),
-        latin1: Vec::new(),
+        encoded: Vec::new(),
         on_duplicate: OnDuplicate::Refuse,
         assignments: Vec::new(),
         check: None,
@@ -282,13 +278,16 @@ pub(super) async fn one_new_row(
             return Given::Default;
         }
         let (before, value) = (&old.columns[usize::from(from)], old.layout().value(row, from));
-        let is_latin1 = before.ty.collation().is_some_and(|c| c.charset() == Charset::Latin1);
+        let charset = before.ty.collation().map(|c| c.charset()).filter(|_| is_of_bytes(column.ty));
         let is_same = !alter::columns::changes_storage(before, column);
         match value {
             Value::Timestamp(t) if is_same => Given::Made(Datum::Int(t)),
             value if is_same => Given::Made(Datum::of_column(before.ty, value, zone)),
             value => Given::Value(match Datum::of_column(before.ty, value, zone) {
-                Datum::Text(text) if is_latin1 && is_of_bytes(column.ty) => Datum::Bytes(to_latin1(&text).into()),
+                Datum::Text(text) => match charset {
+                    Some(charset) => Datum::Bytes(kept(charset, &text).into_owned().into()),
+                    None => Datum::Text(text),
+                },
                 value => value,
             }),
         }

@@ -2,10 +2,7 @@
 
 use std::pin::pin;
 
-use apus_types::{
-    ColumnType,
-    collate::{Charset, from_latin1},
-};
+use apus_types::{ColumnType, collate::Charset};
 
 use super::{
     BATCH_BYTES_MAX, Cell, Goal, Planned, Source,
@@ -23,14 +20,14 @@ use crate::{
     session::{Done, Session, buffers::Scratch},
     spill::byte_strings::{self, Strings},
     value::datum::Datum,
-    wire::{SqlError, characters::Spoken},
+    wire::{SqlError, foreign::Foreign},
 };
 
 /// A file on its way into a table.
 pub(super) struct Loading<'l> {
     pub(super) planned: &'l Planned,
     duplicates_are: Duplicates,
-    pub(super) charset: Spoken,
+    pub(super) charset: Charset,
     pub(super) lines: Lines,
     /// For each column of the table.
     cells: Vec<Cell>,
@@ -310,23 +307,23 @@ impl<'l> Loading<'l> {
 }
 
 /// A field for a column, whose own bytes they are in a file of bytes.
-fn field_of(field: Option<Field<'_>>, charset: Spoken, ty: ColumnType) -> Datum<'_> {
+fn field_of(field: Option<Field<'_>>, charset: Charset, ty: ColumnType) -> Datum<'_> {
     match field {
         Some(Field::Text(text))
-            if charset == Spoken::Own(Charset::Binary)
+            if charset == Charset::Binary
                 && !text.is_ascii()
-                && ty.collation().is_some_and(|collation| collation.charset() == Charset::Latin1) =>
+                && ty.collation().is_some_and(|collation| Foreign::of(collation.charset()).is_some()) =>
         {
-            Datum::text(from_latin1(text))
+            Datum::Bytes(text.into())
         }
-        field => datum(field, Spoken::DEFAULT),
+        field => datum(field, Charset::Utf8mb4),
     }
 }
 
 /// A field as a value; a binary one is bytes where nobody says what it is.
-pub(super) fn datum(field: Option<Field<'_>>, charset: Spoken) -> Datum<'_> {
+pub(super) fn datum(field: Option<Field<'_>>, charset: Charset) -> Datum<'_> {
     match field {
-        Some(Field::Text(text)) if charset == Spoken::Own(Charset::Binary) || std::str::from_utf8(text).is_err() => {
+        Some(Field::Text(text)) if charset == Charset::Binary || std::str::from_utf8(text).is_err() => {
             Datum::Bytes(text.into())
         }
         Some(Field::Text(text)) => Datum::Text(text.into()),

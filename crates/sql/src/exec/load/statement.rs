@@ -3,6 +3,7 @@
 //! The query parser does not know the statement. What of it are names, a column list and expressions is put into an INSERT and an UPDATE that the planner
 //! knows ([`Load::insert`], [`Load::update`]), so names, views, defaults and privileges mean what they mean there.
 
+use apus_types::collate::Charset;
 use std::fmt::Write;
 
 use crate::{
@@ -14,7 +15,6 @@ use crate::{
         token::{Name, Token, Tokens},
         view_text::quoted,
     },
-    wire::characters::Spoken,
 };
 
 /// Where a field goes.
@@ -58,7 +58,7 @@ impl Load {
     ///
     /// # Errors
     /// 1064, 1083, 1115, 1235.
-    pub fn parse(text: &str, syntax: Syntax, charset: Spoken) -> Result<Load> {
+    pub fn parse(text: &str, syntax: Syntax, charset: Charset) -> Result<Load> {
         let mut t = Tokens::new(text);
         t.expect("load")?;
         if t.peek_word("xml") {
@@ -95,6 +95,10 @@ impl Load {
             format.charset = spoken_named(&t.identifier()?)?;
         } else if t.word("charset") {
             format.charset = spoken_named(&t.identifier()?)?;
+        }
+        if format.charset.is_wide() {
+            // Of the database: none was named.
+            return Err(errors::not_supported(&format!("files in the character set {}", format.charset.name())));
         }
         let mut has_long_separator = false;
         format.parse(&mut t, &mut has_long_separator)?;
@@ -247,12 +251,12 @@ mod tests {
              OPTIONALLY ENCLOSED BY '\"' ESCAPED BY '' LINES STARTING BY x'3e' TERMINATED BY 0x0d0a IGNORE 3 ROWS \
              (a, @B, t.c) SET d = CONCAT(@b, ',', 1), t.a := 5",
             Syntax::default(),
-            Spoken::DEFAULT,
+            Charset::Utf8mb4,
         )
         .unwrap();
         assert!(load.is_local && load.duplicates == Duplicates::Replace && !load.has_long_separator);
         let format = Format {
-            charset: Spoken::Own(Charset::Latin1),
+            charset: Charset::Latin1,
             terminated: b",".to_vec(),
             enclosed: Some(b'"'),
             is_optional: true,
@@ -265,12 +269,12 @@ mod tests {
         assert_eq!(load.insert(), "REPLACE INTO `d`.`t` (`a`, `c`, `d`) VALUES (DEFAULT, DEFAULT, DEFAULT)");
         assert_eq!(load.update().unwrap(), "UPDATE `d`.`t` SET d = CONCAT(@b, ',', 1), t.a := 5");
         let text = "load data local infile 'f' ignore into table t";
-        let raw = Load::parse(text, Syntax { no_backslash: true, ..Syntax::default() }, Spoken::DEFAULT).unwrap();
+        let raw = Load::parse(text, Syntax { no_backslash: true, ..Syntax::default() }, Charset::Utf8mb4).unwrap();
         assert_eq!(raw.format, Format { escaped: None, ..Format::default() });
-        let plain = Load::parse(text, Syntax::default(), Spoken::DEFAULT).unwrap();
+        let plain = Load::parse(text, Syntax::default(), Charset::Utf8mb4).unwrap();
         assert_eq!((plain.format.clone(), plain.columns().len(), plain.update()), (Format::default(), 0, None));
         assert_eq!(plain.insert(), "INSERT IGNORE INTO `t` VALUES ()");
-        let of_server = Load::parse("LOAD DATA INFILE 'f' INTO TABLE t", Syntax::default(), Spoken::DEFAULT).unwrap();
+        let of_server = Load::parse("LOAD DATA INFILE 'f' INTO TABLE t", Syntax::default(), Charset::Utf8mb4).unwrap();
         assert_eq!((of_server.is_local, of_server.insert().as_str()), (false, "INSERT INTO `t` VALUES ()"));
     }
 
@@ -291,7 +295,7 @@ mod tests {
             ("LOAD DATA LOCAL INFILE 'f' INTO TABLE t SET a", 1064),
             ("LOAD DATA LOCAL INFILE f INTO TABLE t", 1064),
         ] {
-            assert_eq!(Load::parse(text, Syntax::default(), Spoken::DEFAULT).unwrap_err().errno, errno, "{text}");
+            assert_eq!(Load::parse(text, Syntax::default(), Charset::Utf8mb4).unwrap_err().errno, errno, "{text}");
         }
     }
 }

@@ -12,7 +12,43 @@ use crate::{
     errors::{self, Result},
     expr::eval,
     value::datum::Datum,
+    wire::{characters::kept, foreign::Foreign},
 };
+
+/// As [`into_text`], for a column of texts: bytes are its own.
+pub(super) fn text_for<'t>(column: &Column, value: Datum<'t>, a: Assign<'_>) -> Result<Cow<'t, [u8]>> {
+    let charset = charset_of(column);
+    let Datum::Bytes(bytes) = value else { return Ok(into_text(value)) };
+    let Some(foreign) = Foreign::of(charset) else { return Ok(bytes) };
+    let bytes = foreign.filled(&bytes).into_owned();
+    match foreign.read(&bytes) {
+        Ok(text) => Ok(Cow::Owned(text.into_bytes())),
+        Err(at) if a.strict => Err(errors::incorrect_value("string", &printable(&bytes[at..]), &column.name, a.row)),
+        Err(at) => Ok(Cow::Owned(foreign.read_lossy(&bytes[..at]).into_bytes())),
+    }
+}
+
+fn charset_of(column: &Column) -> Charset {
+    column.ty.collation().map_or(Charset::Utf8mb4, Collation::charset)
+}
+
+/// How many bytes a text has in the character set of a column.
+pub(super) fn length_in(column: &Column, text: &[u8]) -> usize {
+    kept(charset_of(column), text).len()
+}
+
+/// The beginning of a text that has at most so many bytes in the character set of a column, and no character in part.
+pub(super) fn beginning_of<'t>(column: &Column, text: &'t [u8], length: usize) -> &'t [u8] {
+    let (mut end, mut left) = (0, length);
+    while end < text.len() {
+        let long = 1 + text[end + 1..].iter().take_while(|b| **b & 0xc0 == 0x80).count();
+        match left.checked_sub(length_in(column, &text[end..end + long])) {
+            Some(rest) => (end, left) = (end + long, rest),
+            None => break,
+        }
+    }
+    &text[..end]
+}
 
 pub(super) fn into_text(value: Datum<'_>) -> Cow<'_, [u8]> {
     match value {
@@ -26,7 +62,7 @@ pub(super) fn into_text(value: Datum<'_>) -> Cow<'_, [u8]> {
 /// A text of the column's character set: without strict mode, `?` stands for what is not in it.
 pub(super) fn valid_text<'t>(column: &Column, text: Cow<'t, [u8]>, a: Assign<'_>) -> Result<Cow<'t, [u8]>> {
     let text = valid_utf8(column, text, a)?;
-    let charset = column.ty.collation().map_or(Charset::Utf8mb4, Collation::charset);
+    let charset = charset_of(column);
     let Some(at) = charset.first_outside(&text) else { return Ok(text) };
     if a.strict {
         return Err(errors::incorrect_value("string", &printable(&text[at..]), &column.name, a.row));

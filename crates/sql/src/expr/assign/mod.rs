@@ -13,7 +13,7 @@ use apus_types::{
 };
 use std::borrow::Cow;
 
-use self::characters::{into_text, limit_chars, trim_end, valid_text};
+use self::characters::{beginning_of, into_text, length_in, limit_chars, text_for, trim_end, valid_text};
 use super::{Env, json};
 use crate::{
     errors::{self, Result},
@@ -148,7 +148,7 @@ pub fn assign<'a>(column: &Column, value: Datum<'a>, a: Assign<'_>) -> Result<Da
             }
         }
         ColumnType::Char { length, .. } | ColumnType::VarChar { length, .. } => {
-            let text = valid_text(column, into_text(value), a)?;
+            let text = valid_text(column, text_for(column, value, a)?, a)?;
             let (text, cut) = limit_chars(text, usize::from(length));
             if a.strict && cut {
                 return Err(errors::too_long(&column.name, a.row));
@@ -156,21 +156,25 @@ pub fn assign<'a>(column: &Column, value: Datum<'a>, a: Assign<'_>) -> Result<Da
             // CHAR loses its trailing spaces, as it is read back without them.
             Ok(Datum::Text(if matches!(column.ty, ColumnType::Char { .. }) { trim_end(text) } else { text }))
         }
-        ColumnType::Text { length, .. } | ColumnType::Blob { length } => {
-            let mut text = into_text(value);
-            if column.ty.is_text() {
-                text = valid_text(column, text, a)?;
-            }
-            if text.len() <= length as usize {
-                return Ok(Datum::Bytes(text));
+        ColumnType::Text { length, .. } => {
+            let text = valid_text(column, text_for(column, value, a)?, a)?;
+            if length_in(column, &text) <= length as usize {
+                return Ok(Datum::Text(text));
             }
             if a.strict {
                 return Err(errors::too_long(&column.name, a.row));
             }
-            // Not inside of a character.
-            let inside = |at: usize| column.ty.is_text() && text[at] & 0xc0 == 0x80;
-            let keep = (0..=length as usize).rev().find(|&at| !inside(at)).unwrap_or(0);
-            Ok(Datum::Bytes(Cow::Owned(text[..keep].to_vec())))
+            Ok(Datum::Text(Cow::Owned(beginning_of(column, &text, length as usize).to_vec())))
+        }
+        ColumnType::Blob { length } => {
+            let bytes = into_text(value);
+            if bytes.len() <= length as usize {
+                return Ok(Datum::Bytes(bytes));
+            }
+            if a.strict {
+                return Err(errors::too_long(&column.name, a.row));
+            }
+            Ok(Datum::Bytes(Cow::Owned(bytes[..length as usize].to_vec())))
         }
         ColumnType::VarBinary { length } | ColumnType::Binary { length } => {
             let mut bytes = into_text(value);

@@ -67,7 +67,7 @@ functions! {
     ConvertUsing, 1..=1, [" convert"];
     Introduced, 1..=1, [" introduced"];
     // What functions of bytes see of a text whose character set is not a form of Unicode.
-    Encoded, 1..=2, [" encoded"];
+    Encoded, 2..=2, [" encoded"];
     ConcatWs, 2..=1000, ["concat_ws"];
     Length, 1..=1, ["length", "octet_length"];
     CharLength, 1..=1, ["char_length", "character_length"];
@@ -312,10 +312,7 @@ impl Func {
             ConvertUsing => text::convert_using(args[0].eval(cx)?, collation.charset(), cx),
             Encoded => Ok(match args[0].eval(cx)? {
                 same @ (Datum::Null | Datum::Bytes(_)) => same,
-                text => Datum::Bytes(Cow::Owned(match args.get(1) {
-                    Some(collation) => text::written_in(&text.as_text(), &collation.eval(cx)?),
-                    None => apus_types::collate::to_latin1(&text.as_text()),
-                })),
+                text => Datum::Bytes(text::written_in(&text.as_text(), &args[1].eval(cx)?).into()),
             }),
             Collate | Introduced => Ok(match args[0].eval(cx)? {
                 Datum::Null => Datum::Null,

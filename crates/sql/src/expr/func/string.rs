@@ -42,6 +42,8 @@ pub(crate) fn call<'a>(f: Func, args: &'a [Expr], cx: &Context<'a>) -> Result<Da
     let bits = |i: usize| number(i).map_or(0, arithmetic::to_bits);
     match f {
         Func::BitLength => Ok(Datum::Int(text(0).len() as i64 * 8)),
+        // All bytes of one character.
+        Func::Ord if values.len() > 1 => Ok(Datum::Int(text(0).iter().fold(0, |n, byte| n << 8 | i64::from(*byte)))),
         Func::Ord => Ok(Datum::Int(first_character(&text(0), binary))),
         Func::AsText => Ok(Datum::text(String::from_utf8_lossy(&text(0)).into_owned())),
         Func::Insert => make(insert(&text(0), int(1), int(2), &text(3), binary)),

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use apus_types::collate::{self, Charset, Collation};
+use apus_types::collate::{Charset, Collation};
 use sha1::Digest;
 
 use crate::{
@@ -12,7 +12,7 @@ use crate::{
         eval::{self, arithmetic},
     },
     value::datum::{Datum, Number},
-    wire::foreign::ForeignCollation,
+    wire::characters,
 };
 
 /// Longest text that a function makes, in bytes; MySQL's `max_allowed_packet`. Beyond it the answer is NULL.
@@ -218,11 +218,11 @@ fn substring(text: &[u8], start: i64, length: Option<i64>, binary: bool) -> &[u8
     &text[at(from)..at(to)]
 }
 
-/// The bytes of a text in the character set of a foreign collation, which is told by its number.
+/// The bytes that MySQL has of a text in the character set of a collation, which is told by its number.
 pub(crate) fn written_in(text: &[u8], collation: &Datum<'_>) -> Vec<u8> {
     let id = collation.number().and_then(|id| u16::try_from(id.to_i128()).ok());
-    match id.and_then(ForeignCollation::from_id) {
-        Some(collation) => collation.charset().written(text),
+    match id.and_then(Collation::from_id) {
+        Some(collation) => characters::kept(collation.charset(), text).into_owned(),
         None => text.to_vec(),
     }
 }
@@ -231,12 +231,9 @@ pub(crate) fn written_in(text: &[u8], collation: &Datum<'_>) -> Vec<u8> {
 pub(crate) fn convert_using<'a>(value: Datum<'a>, charset: Charset, cx: &Context<'_>) -> Result<Datum<'a>> {
     Ok(match value {
         Datum::Null => Datum::Null,
-        Datum::Bytes(bytes) if charset == Charset::Latin1 => {
-            Datum::Text(Cow::Owned(collate::from_latin1(&bytes).into_bytes()))
-        }
-        Datum::Bytes(bytes) => match str::from_utf8(&bytes).is_ok() && charset.first_outside(&bytes).is_none() {
-            true => Datum::Text(bytes),
-            false => {
+        Datum::Bytes(bytes) => match characters::text_of(charset, &bytes) {
+            Some(text) => Datum::Text(Cow::Owned(text.into_owned())),
+            None => {
                 cx.env.note(errors::invalid_bytes(charset.name(), &bytes));
                 Datum::Null
             }

@@ -168,7 +168,14 @@ impl<'a> Builder<'a> {
         }
         let args = self.list(&args)?;
         let args = self.read_by(function, args);
-        let args = if text::sees_bytes(function) { self.encoded(args) } else { self.put_together(args) };
+        if puts_together(function) {
+            coercion::put_together(&args, &self.param_kinds, &name)?;
+        }
+        let args = match function {
+            func::Func::Ord => self.first_encoded(args),
+            _ if text::sees_bytes(function) => self.encoded(args),
+            _ => self.put_together(args),
+        };
         let args = if function.is_numeric() { args.into_iter().map(as_number).collect() } else { args };
         let args = self.bits_as(function, args);
         if matches!(function, func::Func::Instr | func::Func::Locate) {
@@ -259,4 +266,10 @@ pub fn quiet_number(e: Expr) -> Expr {
 
 pub(super) fn unit_name(field: &DateTimeField) -> String {
     field.to_string().to_ascii_lowercase()
+}
+
+/// Its texts become one, whose character set they have to agree on.
+fn puts_together(f: func::Func) -> bool {
+    use func::Func::*;
+    matches!(f, Concat | ConcatWs | Coalesce | IfNull | Replace | LPad | RPad | Insert | MakeSet | Greatest | Least)
 }

@@ -40,10 +40,9 @@ use crate::{
         coercion::{self, collation_of},
         func::{self, time},
     },
-    parse::charset::{self, charset_named, collation_named, spoken_named},
+    parse::charset::{self, charset_named, collation_named},
     program::routine::code::Names,
     value::datum::Datum,
-    wire::characters::Spoken,
 };
 
 /// Deepest nesting of an expression, a guard of the stack.
@@ -387,15 +386,10 @@ impl<'a> Builder<'a> {
                 let kind = Expr::Cast(Box::new(Expr::Const(Datum::Null)), to).kind(&self.param_kinds);
                 Expr::Cast(Box::new(Expr::Cast(Box::new(text), CastType::Literal(kind))), to)
             }
-            A::Prefixed { prefix, value } => match spoken_named(prefix.value.trim_start_matches('_'))? {
-                Spoken::Own(Charset::Binary) if self.of_definition || coercion::is_utf8() => {
-                    Expr::Cast(self.boxed(value)?, CastType::Bytes(None))
-                }
+            A::Prefixed { prefix, value } => match charset_named(prefix.value.trim_start_matches('_'))? {
+                Charset::Binary => Expr::Cast(self.boxed(value)?, CastType::Bytes(None)),
                 // Every text is written so there.
-                Spoken::Own(Charset::Utf8mb4) if self.of_definition => self.build(value)?,
-                Spoken::Foreign(charset) if self.of_definition => {
-                    return Err(errors::not_supported(&format!("_{} in a definition", charset.name())));
-                }
+                Charset::Utf8mb4 if self.of_definition => self.build(value)?,
                 charset => self.introduced(charset, value)?,
             },
             A::Interval(_) => return Err(errors::syntax("INTERVAL")),

@@ -5,7 +5,7 @@ use sqlparser::ast::{self, BinaryOperator};
 
 use super::{
     Builder, rows,
-    text::{encoded, is_latin1},
+    text::{encoded, has_own_bytes},
 };
 use crate::{
     errors::{self, Result},
@@ -89,7 +89,7 @@ impl Builder<'_> {
 
     /// As [`Builder::compared_as`], of what a query answers; `given` stands for it.
     fn answered_as(&self, collation: Collation, output: &mut Output, given: Expr) -> Expr {
-        if collation != Collation::Binary || !is_latin1(&given, &self.param_kinds) {
+        if collation != Collation::Binary || has_own_bytes(&given, &self.param_kinds).is_none() {
             return given;
         }
         let text = std::mem::replace(&mut output.expr, Expr::Const(Datum::Null));

@@ -1,17 +1,13 @@
 //! Literals that name their character set.
 
-use apus_types::collate::{self, Charset, Collation};
+use apus_types::collate::{Charset, Collation};
 
 use super::{Builder, Expr, Kind};
 use crate::{
     errors::{self, Result},
-    expr::{
-        CastType,
-        coercion::{self, collation_of},
-        func::Func,
-    },
+    expr::{CastType, coercion::collation_of, func::Func},
     value::datum::Datum,
-    wire::characters::{self, Spoken, SpokenCollation},
+    wire::{characters, foreign::Foreign},
 };
 
 /// What it says depends on the bytes of a text.
@@ -20,28 +16,25 @@ pub(super) fn sees_bytes(f: Func) -> bool {
     matches!(f, Length | BitLength | Hex | Ascii | Ord | Md5 | Sha1 | Sha2 | Crc32 | ToBase64)
 }
 
-/// A text of latin1 as its bytes, and what was written in a foreign character set as those; all else as it is.
+/// A text whose character set has other bytes than UTF-8 as those; all else as it is.
 pub fn encoded(e: Expr, kinds: &[Kind]) -> Expr {
-    let mut args = match coercion::connected().1 {
-        _ if is_latin1(&e, kinds) => Vec::new(),
-        SpokenCollation::Foreign(_) if !is_written(&e, kinds) => return e,
-        SpokenCollation::Foreign(collation) => vec![Expr::Const(Datum::Int(collation.id().into()))],
-        SpokenCollation::Own(_) => return e,
-    };
-    args.insert(0, e);
-    Expr::Call(Func::Encoded, args, Collation::Binary)
+    match has_own_bytes(&e, kinds) {
+        Some(collation) => {
+            let id = Expr::Const(Datum::Int(collation.id().into()));
+            Expr::Call(Func::Encoded, vec![e, id], Collation::Binary)
+        }
+        None => e,
+    }
 }
 
-/// A literal or parameter that is a text.
-fn is_written(e: &Expr, kinds: &[Kind]) -> bool {
-    matches!(e, Expr::Const(Datum::Text(_)) | Expr::Param(_)) && e.kind(kinds) == Kind::Text
+/// The collation of a text whose bytes are not those of UTF-8 in MySQL.
+pub fn has_own_bytes(e: &Expr, kinds: &[Kind]) -> Option<Collation> {
+    let is_text = matches!(e.kind(kinds), Kind::Text | Kind::Label);
+    let collation = is_text.then(|| collation_of(e, kinds));
+    collation.filter(|collation| Foreign::of(collation.charset()).is_some())
 }
 
-pub fn is_latin1(e: &Expr, kinds: &[Kind]) -> bool {
-    e.kind(kinds) == Kind::Text && collation_of(e, kinds).charset() == Charset::Latin1
-}
-
-/// What is compared by this collation: a text of latin1 as its bytes, where bytes are compared.
+/// What is compared by this collation: a text as its bytes, where bytes are compared.
 pub fn compared_as(collation: Collation, e: Expr, kinds: &[Kind]) -> Expr {
     if collation == Collation::Binary { encoded(e, kinds) } else { e }
 }
@@ -50,6 +43,19 @@ impl Builder<'_> {
     /// As [`encoded`], of each.
     pub(super) fn encoded(&self, args: Vec<Expr>) -> Vec<Expr> {
         args.into_iter().map(|e| self.encoded_one(e)).collect()
+    }
+
+    /// What ORD looks at: of a text with bytes of its own those of its first character, all of which count.
+    pub(super) fn first_encoded(&self, args: Vec<Expr>) -> Vec<Expr> {
+        let one = || Expr::Const(Datum::Int(1));
+        match <[Expr; 1]>::try_from(args) {
+            Ok([e]) if has_own_bytes(&e, &self.param_kinds).is_some() => {
+                let collation = collation_of(&e, &self.param_kinds);
+                vec![self.encoded_one(Expr::Call(Func::Left, vec![e, one()], collation)), one()]
+            }
+            Ok([e]) => vec![e],
+            Err(args) => args,
+        }
     }
 
     pub(super) fn encoded_one(&self, e: Expr) -> Expr {
@@ -65,7 +71,7 @@ impl Builder<'_> {
         e.kind(&self.param_kinds) == Kind::Bytes
     }
 
-    /// Parts of one value: texts of latin1 as their bytes, where one of the others is bytes.
+    /// Parts of one value: texts as their bytes, where one of the others is bytes.
     pub(super) fn put_together(&self, parts: Vec<Expr>) -> Vec<Expr> {
         if parts.iter().any(|e| self.is_bytes(e)) { self.encoded(parts) } else { parts }
     }
@@ -78,11 +84,10 @@ impl Builder<'_> {
     }
 
     /// `_latin1'...'`: the bytes of the literal are a text of this character set.
-    pub(super) fn introduced(&mut self, charset: Spoken, value: &sqlparser::ast::Expr) -> Result<Expr> {
+    pub(super) fn introduced(&mut self, charset: Charset, value: &sqlparser::ast::Expr) -> Result<Expr> {
         let bytes = match self.build(value)? {
             Expr::Param(_) if self.from_digest => return Err(errors::structural()),
-            Expr::Const(Datum::Text(text)) if self.of_definition => text,
-            Expr::Const(Datum::Text(text)) => coercion::written(text),
+            Expr::Const(Datum::Text(text)) => text,
             Expr::Const(Datum::Bytes(bytes)) => bytes,
             Expr::Call(Func::BinaryLiteral | Func::BinaryNumber, mut args, _) => match args.pop() {
                 Some(Expr::Const(Datum::Bytes(bytes))) => bytes,
@@ -91,19 +96,14 @@ impl Builder<'_> {
             },
             _ => return Err(errors::not_supported("this literal behind a character set")),
         };
-        let text = match charset {
-            Spoken::Own(Charset::Binary) => {
-                let bytes = Expr::Const(Datum::Bytes(bytes));
-                return Ok(Expr::Cast(Box::new(bytes), CastType::Bytes(None)));
-            }
-            Spoken::Own(Charset::Latin1) => collate::from_latin1(&bytes).into_bytes(),
-            Spoken::Foreign(_) => characters::read(charset, &bytes)?.into_owned(),
-            Spoken::Own(charset) if str::from_utf8(&bytes).is_ok() && charset.first_outside(&bytes).is_none() => {
-                bytes.into_owned()
-            }
-            _ => return Err(errors::invalid_bytes(charset.name(), &bytes)),
+        if charset == Charset::Binary {
+            let bytes = Expr::Const(Datum::Bytes(bytes));
+            return Ok(Expr::Cast(Box::new(bytes), CastType::Bytes(None)));
+        }
+        let Some(text) = characters::text_of(charset, &bytes) else {
+            return Err(characters::not_of(charset, &bytes));
         };
-        let literal = Expr::Const(Datum::Text(text.into()));
-        Ok(Expr::Call(Func::Introduced, vec![literal], charset.default_collation().inside()))
+        let literal = Expr::Const(Datum::Text(text.into_owned().into()));
+        Ok(Expr::Call(Func::Introduced, vec![literal], charset.default_collation()))
     }
 }

@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use apus_types::{TableSchema, schema::ColumnType};
+use apus_types::{TableSchema, collate::Charset, schema::ColumnType};
 use sqlparser::ast::{self, OnInsert, SetExpr, TableObject};
 
 use super::{check_writable, column_of, given, target_of};
@@ -13,7 +13,7 @@ use crate::{
     expr::{Expr, Kind},
     plan::{
         Planner, Select, Unplanned,
-        bind::{Builder, text::is_latin1},
+        bind::{Builder, text::has_own_bytes},
         needs::{Changed, Names, targets},
         rules,
         updatable_view::RowCheck,
@@ -43,7 +43,7 @@ pub struct Insert {
     pub places: Vec<Option<usize>>,
     pub source: Source,
     /// As [`texts_as_bytes`].
-    pub latin1: Vec<usize>,
+    pub encoded: Vec<(usize, Charset)>,
     /// The source is a query in place of values, because there are subqueries among them.
     pub of_values: bool,
     /// For each column its default, or why there is none.
@@ -204,7 +204,7 @@ impl Planner<'_> {
                 *value = value.take().map(|e| given(schema.columns[usize::from(column)].ty, e, &self.param_kinds));
             }
         }
-        let latin1 = match &source {
+        let encoded = match &source {
             Source::Values(_) => Vec::new(),
             Source::Select(select) => texts_as_bytes(schema, &places, select, &self.param_kinds),
         };
@@ -247,7 +247,7 @@ impl Planner<'_> {
             names,
             places,
             source,
-            latin1,
+            encoded,
             of_values,
             defaults,
             on_duplicate,
@@ -332,11 +332,16 @@ fn names_of(insert: &ast::Insert) -> Option<Vec<String>> {
     (!names.is_empty()).then_some(names)
 }
 
-/// Places of a query's texts of latin1 that go into columns of bytes.
-pub fn texts_as_bytes(schema: &TableSchema, places: &[Option<usize>], select: &Select, kinds: &[Kind]) -> Vec<usize> {
+/// Places of a query's texts that go into columns of bytes, and in whose bytes.
+pub fn texts_as_bytes(
+    schema: &TableSchema,
+    places: &[Option<usize>],
+    select: &Select,
+    kinds: &[Kind],
+) -> Vec<(usize, Charset)> {
     let of_bytes = schema.columns.iter().zip(places).filter(|(column, _)| is_of_bytes(column.ty));
     let places = of_bytes.filter_map(|(_, place)| *place);
-    places.filter(|at| select.outputs.get(*at).is_some_and(|o| is_latin1(&o.expr, kinds))).collect()
+    places.filter_map(|at| Some((at, has_own_bytes(&select.outputs.get(at)?.expr, kinds)?.charset()))).collect()
 }
 
 pub fn is_of_bytes(ty: ColumnType) -> bool {

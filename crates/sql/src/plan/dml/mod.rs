@@ -239,7 +239,7 @@ fn column_of(table: &Table, target: &AssignmentTarget, clause: &str) -> Result<u
 }
 
 /// What a column is given: a hexadecimal or bit literal is a number where it goes into a column of numbers, a moment that was chosen
-/// among several goes into a column by its text, and a text of latin1 into a column of bytes by its bytes, as in MySQL.
+/// among several goes into a column by its text, and a text into a column of bytes by the bytes of its character set, as in MySQL.
 pub(crate) fn given(ty: ColumnType, e: Expr, kinds: &[Kind]) -> Expr {
     use ColumnType as C;
     let is_choice = matches!(

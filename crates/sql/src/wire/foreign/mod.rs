@@ -1,26 +1,22 @@
-//! Character sets of MySQL that only clients speak: no column has them, and behind the protocol all is UTF-8.
+//! The bytes of the character sets that are not UTF-8, which is what everybody behind the protocol speaks.
 //!
-//! Their tables come from `encoding_rs`, which has those of the web, and `differences.txt` says where MySQL's are others. `tests/reference/charsets.py` asked the
-//! reference for every sequence of bytes and every code point and wrote that file; `digests.txt`, which it wrote as well, is what the unit test compares with.
-//! A table is made when a character set is spoken for the first time ([`table`]), once for all threads.
+//! [`apus_types::collate::characters`] has the code of each character, `read.txt` what is read otherwise than it is written. `tests/reference/charsets.py` asked the
+//! reference for every sequence of bytes and every code point and wrote both; `digests.txt`, which it wrote as well, is what the unit test compares with.
+//! A table is made when a character set is used for the first time ([`table`]), once for all threads. Those of MySQL's Unicode are computed ([`wide`]).
 //!
 //! In some of them the second byte of a character may be a backslash or a letter, so a statement is read character by character, and its literals as MySQL's lexer
 //! reads them ([`statement`]).
 
 mod statement;
 mod table;
+mod wide;
 
-use std::sync::{LazyLock, OnceLock};
+use std::{borrow::Cow, sync::OnceLock};
 
-use encoding_rs::{
-    BIG5, EUC_JP, EUC_KR, Encoding, GB18030, GBK, IBM866, ISO_8859_2, ISO_8859_7, ISO_8859_8, ISO_8859_13, KOI8_R,
-    KOI8_U, MACINTOSH, SHIFT_JIS, WINDOWS_874, WINDOWS_1250, WINDOWS_1251, WINDOWS_1254, WINDOWS_1256, WINDOWS_1257,
-};
+use apus_types::collate::Charset;
 
 use self::table::Table;
 pub use statement::{Quoting, Reader};
-
-const COLLATIONS: &str = include_str!("collations.txt");
 
 /// Which bytes are a character, as MySQL's lexer sees it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -33,6 +29,8 @@ enum Form {
     Euc,
     /// GB 18030: also four bytes, of which the second and the last are digits.
     Four,
+    /// Of MySQL's Unicode.
+    Wide(wide::Units),
 }
 
 type Trails = &'static [(u8, u8)];
@@ -41,105 +39,51 @@ const EAST: Trails = &[(0x40, 0x7e), (0x80, 0xfe)];
 const HIGH: Trails = &[(0xa1, 0xfe)];
 const JAPAN: Form = Form::Two(&[(0x81, 0x9f), (0xe0, 0xfc)], &[(0x40, 0x7e), (0x80, 0xfc)]);
 
-/// MySQL's name, whose table is near, and how long characters are.
-const KNOWN: [(&str, &Encoding, Form); 23] = [
-    ("big5", BIG5, Form::Two(&[(0xa1, 0xf9)], &[(0x40, 0x7e), (0xa1, 0xfe)])),
-    ("cp1250", WINDOWS_1250, Form::Byte),
-    ("cp1251", WINDOWS_1251, Form::Byte),
-    ("cp1256", WINDOWS_1256, Form::Byte),
-    ("cp1257", WINDOWS_1257, Form::Byte),
-    ("cp866", IBM866, Form::Byte),
-    ("cp932", SHIFT_JIS, JAPAN),
-    ("eucjpms", EUC_JP, Form::Euc),
-    ("euckr", EUC_KR, Form::Two(&[(0x81, 0xfe)], &[(0x41, 0x5a), (0x61, 0x7a), (0x81, 0xfe)])),
-    ("gb18030", GB18030, Form::Four),
-    ("gb2312", GBK, Form::Two(&[(0xa1, 0xf7)], HIGH)),
-    ("gbk", GBK, Form::Two(&[(0x81, 0xfe)], EAST)),
-    ("greek", ISO_8859_7, Form::Byte),
-    ("hebrew", ISO_8859_8, Form::Byte),
-    ("koi8r", KOI8_R, Form::Byte),
-    ("koi8u", KOI8_U, Form::Byte),
-    ("latin2", ISO_8859_2, Form::Byte),
-    ("latin5", WINDOWS_1254, Form::Byte),
-    ("latin7", ISO_8859_13, Form::Byte),
-    ("macroman", MACINTOSH, Form::Byte),
-    ("sjis", SHIFT_JIS, JAPAN),
-    ("tis620", WINDOWS_874, Form::Byte),
-    ("ujis", EUC_JP, Form::Euc),
-];
-
-static TABLES: [OnceLock<Table>; KNOWN.len()] = [const { OnceLock::new() }; KNOWN.len()];
-
-/// One of these character sets: its place among [`KNOWN`].
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Foreign(u8);
-
-/// The collation of a connection in one of them: its place among [`ORDERS`].
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct ForeignCollation(u8);
-
-struct Order {
-    charset: Foreign,
-    name: &'static str,
-    id: u16,
+fn form(charset: Charset) -> Option<Form> {
+    Some(match charset {
+        Charset::Utf8mb4 | Charset::Utf8mb3 | Charset::Ascii | Charset::Binary => return None,
+        Charset::Big5 => Form::Two(&[(0xa1, 0xf9)], &[(0x40, 0x7e), (0xa1, 0xfe)]),
+        Charset::Cp932 | Charset::Sjis => JAPAN,
+        Charset::Eucjpms | Charset::Ujis => Form::Euc,
+        Charset::Euckr => Form::Two(&[(0x81, 0xfe)], &[(0x41, 0x5a), (0x61, 0x7a), (0x81, 0xfe)]),
+        Charset::Gb18030 => Form::Four,
+        Charset::Gb2312 => Form::Two(&[(0xa1, 0xf7)], HIGH),
+        Charset::Gbk => Form::Two(&[(0x81, 0xfe)], EAST),
+        Charset::Ucs2 => Form::Wide(wide::Units::Two),
+        Charset::Utf16 => Form::Wide(wide::Units::Pairs),
+        Charset::Utf16le => Form::Wide(wide::Units::SwappedPairs),
+        Charset::Utf32 => Form::Wide(wide::Units::Four),
+        _ => Form::Byte,
+    })
 }
 
-/// Those of a character set stand together, its default first.
-static ORDERS: LazyLock<Vec<Order>> = LazyLock::new(|| {
-    let orders = COLLATIONS.lines().map(|line| {
-        let mut words = line.split(' ');
-        let charset = words.next().and_then(Foreign::from_name);
-        let name = words.next();
-        let id = words.next().and_then(|id| id.parse().ok());
-        charset.zip(name).zip(id).map(|((charset, name), id)| Order { charset, name, id })
-    });
-    orders.collect::<Option<_>>().expect("collations.txt has a character set, a collation and its number a line")
-});
+/// One of these character sets.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Foreign {
+    charset: Charset,
+    form: Form,
+}
 
 fn is_in(ranges: &[(u8, u8)], byte: Option<&u8>) -> bool {
     byte.is_some_and(|byte| ranges.iter().any(|(first, last)| (first..=last).contains(&byte)))
 }
 
 impl Foreign {
-    pub fn from_name(name: &str) -> Option<Foreign> {
-        let at = KNOWN.iter().position(|(known, ..)| known.eq_ignore_ascii_case(name))?;
-        u8::try_from(at).ok().map(Foreign)
-    }
-
-    pub fn name(self) -> &'static str {
-        KNOWN[usize::from(self.0)].0
-    }
-
-    fn form(self) -> Form {
-        KNOWN[usize::from(self.0)].2
+    /// `None`: its texts are UTF-8.
+    #[inline]
+    pub fn of(charset: Charset) -> Option<Foreign> {
+        form(charset).map(|form| Foreign { charset, form })
     }
 
     fn table(self) -> &'static Table {
-        let place = usize::from(self.0);
-        TABLES[place].get_or_init(|| {
-            let (name, encoding, form) = KNOWN[place];
-            Table::new(name, encoding, form)
-        })
-    }
-
-    /// Most bytes of a character.
-    pub fn bytes_of_character(self) -> u8 {
-        match self.form() {
-            Form::Byte => 1,
-            Form::Two(..) => 2,
-            Form::Euc => 3,
-            Form::Four => 4,
-        }
-    }
-
-    pub fn default_collation(self) -> ForeignCollation {
-        let first = ORDERS.iter().position(|order| order.charset == self);
-        ForeignCollation(first.and_then(|at| u8::try_from(at).ok()).expect("collations.txt has all character sets"))
+        static TABLES: [OnceLock<Table>; Charset::ALL.len()] = [const { OnceLock::new() }; Charset::ALL.len()];
+        TABLES[self.charset as usize].get_or_init(|| Table::new(self.charset, self.form))
     }
 
     /// How many bytes a character has whose first are these: what has to be there to tell.
     pub fn expects(self, bytes: &[u8]) -> usize {
-        match (self.form(), bytes.first()) {
+        match (self.form, bytes.first()) {
+            (Form::Wide(units), _) => units.expects(bytes),
             (Form::Two(leads, _), lead) if is_in(leads, lead) => 2,
             (Form::Euc, Some(0x8f)) => 3,
             (Form::Euc, Some(0x8e | 0xa1..=0xfe)) => 2,
@@ -152,7 +96,8 @@ impl Foreign {
     /// How many bytes the character has that begins here; 1 where they are none.
     pub fn length(self, bytes: &[u8]) -> usize {
         let long = self.expects(bytes);
-        let is_one = match (self.form(), bytes) {
+        let is_one = match (self.form, bytes) {
+            (Form::Wide(units), _) => return units.length(bytes),
             (Form::Two(_, trails), _) => is_in(trails, bytes.get(1)),
             (Form::Euc, [0x8e, second, ..]) => (0xa0..=0xdf).contains(second),
             (Form::Euc, _) => bytes.get(1..long).is_some_and(|rest| rest.iter().all(|b| is_in(HIGH, Some(b)))),
@@ -168,7 +113,10 @@ impl Foreign {
     /// The character that begins here, and its bytes; `None`: it is none, or has no code point.
     fn first(self, bytes: &[u8]) -> (Option<char>, usize) {
         let long = self.length(bytes);
-        (self.table().read(&bytes[..long]), long)
+        match self.form {
+            Form::Wide(units) => (units.read(&bytes[..long]), long),
+            _ => (self.table().read(&bytes[..long]), long),
+        }
     }
 
     /// A text in UTF-8.
@@ -201,57 +149,42 @@ impl Foreign {
         text
     }
 
+    /// Bytes with zeros in front that make whole characters of them, as MySQL has literals.
+    pub fn filled(self, bytes: &[u8]) -> Cow<'_, [u8]> {
+        let least = if let Form::Wide(units) = self.form { units.least() } else { 1 };
+        match bytes.len() % least {
+            0 => Cow::Borrowed(bytes),
+            over => Cow::Owned([&[0; 4][..least - over], bytes].concat()),
+        }
+    }
+
     /// Whether a text of ASCII is written as it is.
     pub fn keeps(self, text: &[u8]) -> bool {
-        text.is_ascii() && (self.table().keeps_ascii || !text.contains(&b'\\'))
+        text.is_ascii() && !self.charset.is_wide() && (self.table().keeps_ascii || !text.contains(&b'\\'))
     }
 
     /// The bytes that a client wrote for a text.
     pub fn written(self, text: &[u8]) -> Vec<u8> {
-        // Where a backslash is not told as one, it was still written as one.
+        if self.charset != Charset::Sjis {
+            return self.write(text);
+        }
+        // A backslash is not told as one, but was still written as one.
         let parts = text.split(|byte| *byte == b'\\').map(|part| self.write(part));
         parts.collect::<Vec<_>>().join(&b'\\')
     }
 
     /// What a client is told; `?` for each character that is not there.
     pub fn write(self, text: &[u8]) -> Vec<u8> {
-        let table = self.table();
         let mut out = Vec::with_capacity(text.len());
+        if let Form::Wide(units) = self.form {
+            String::from_utf8_lossy(text).chars().for_each(|character| units.write(character, &mut out));
+            return out;
+        }
+        let table = self.table();
         for character in String::from_utf8_lossy(text).chars() {
             table.write(character, &mut out);
         }
         out
-    }
-}
-
-impl ForeignCollation {
-    fn find(is: impl Fn(&Order) -> bool) -> Option<ForeignCollation> {
-        ORDERS.iter().position(is).and_then(|at| u8::try_from(at).ok()).map(ForeignCollation)
-    }
-
-    pub fn from_name(name: &str) -> Option<ForeignCollation> {
-        Self::find(|order| order.name.eq_ignore_ascii_case(name))
-    }
-
-    /// By MySQL's number.
-    pub fn from_id(id: u16) -> Option<ForeignCollation> {
-        Self::find(|order| order.id == id)
-    }
-
-    fn order(self) -> &'static Order {
-        &ORDERS[usize::from(self.0)]
-    }
-
-    pub fn name(self) -> &'static str {
-        self.order().name
-    }
-
-    pub fn id(self) -> u16 {
-        self.order().id
-    }
-
-    pub fn charset(self) -> Foreign {
-        self.order().charset
     }
 }
 
@@ -262,6 +195,10 @@ mod tests {
     use sha2::{Digest, Sha256};
 
     use super::*;
+
+    fn named(name: &str) -> Foreign {
+        Charset::from_name(name).and_then(Foreign::of).unwrap()
+    }
 
     fn digest(pairs: impl Iterator<Item = (u32, u32)>) -> String {
         let (mut count, mut sha) = (0, Sha256::new());
@@ -282,12 +219,12 @@ mod tests {
     /// All sequences of bytes that may be a character, in their order as numbers.
     fn sequences(charset: Foreign) -> Vec<Vec<u8>> {
         let mut all: Vec<Vec<u8>> = (0..=255).map(|a| vec![a]).collect();
-        let is_wide = charset.form() != Form::Byte;
+        let is_wide = charset.form != Form::Byte;
         all.extend((0x8000..=0xffff_u16).filter(|_| is_wide).map(|n| n.to_be_bytes().to_vec()));
-        if charset.form() == Form::Euc {
+        if charset.form == Form::Euc {
             all.extend((0x8000..=0xffff_u16).map(|n| [&[0x8f], &n.to_be_bytes()[..]].concat()));
         }
-        if charset.form() == Form::Four {
+        if charset.form == Form::Four {
             let rest = |n: u32| [(n / 1260) as u8 + 0x30, (n / 10 % 126) as u8 + 0x81, (n % 10) as u8 + 0x30];
             all.extend((0x81..=0xfe).flat_map(|a| (0..12600).map(move |n| [&[a], &rest(n)[..]].concat())));
         }
@@ -298,12 +235,12 @@ mod tests {
     fn every_character_is_the_references() {
         for line in include_str!("digests.txt").lines() {
             let words: Vec<&str> = line.split(' ').collect();
-            let charset = Foreign::from_name(words[0]).unwrap();
+            let charset = named(words[0]);
             let read = sequences(charset).into_iter().filter(|bytes| charset.length(bytes) == bytes.len());
             let read = read.filter_map(|bytes| Some((number(&bytes), u32::from(charset.first(&bytes).0?))));
             assert_eq!(digest(read), words[1..3].join(" "), "what {} reads", words[0]);
             // The other planes of the rest have nothing.
-            let last = if charset.form() == Form::Four { char::MAX } else { '\u{20000}' };
+            let last = if charset.form == Form::Four { char::MAX } else { '\u{20000}' };
             let (table, mut bytes) = (charset.table(), Vec::new());
             let written = ('\0'..=last).filter_map(|c| {
                 bytes.clear();
@@ -315,20 +252,14 @@ mod tests {
     }
 
     #[test]
-    fn all_have_a_collation_and_a_digest() {
-        assert_eq!(include_str!("digests.txt").lines().count(), KNOWN.len());
-        for (at, (name, ..)) in KNOWN.iter().enumerate() {
-            let charset = Foreign::from_name(&name.to_uppercase()).unwrap();
-            assert_eq!((usize::from(charset.0), charset.default_collation().charset()), (at, charset));
-        }
-        assert_eq!(Foreign::from_name("gbk").unwrap().default_collation().name(), "gbk_chinese_ci");
-        assert_eq!(ForeignCollation::from_id(52).unwrap().name(), "cp1251_general_cs");
-        assert_eq!((Foreign::from_name("ucs2"), ForeignCollation::from_id(45)), (None, None));
+    fn all_with_a_table_have_a_digest() {
+        let with_table = |charset: &Charset| form(*charset).is_some_and(|form| !matches!(form, Form::Wide(_)));
+        assert_eq!(include_str!("digests.txt").lines().count(), Charset::ALL.iter().filter(|c| with_table(c)).count());
     }
 
     #[test]
     fn what_is_no_character_is_refused() {
-        let of = |name, bytes: &[u8]| Foreign::from_name(name).unwrap().read(bytes);
+        let of = |name, bytes: &[u8]| named(name).read(bytes);
         assert_eq!(of("gbk", b"a\xd6\xd0\xff").unwrap_err(), 3);
         assert_eq!(of("gbk", b"\xd6").unwrap_err(), 0);
         assert_eq!(of("cp1251", b"\x98").unwrap_err(), 0);
@@ -336,15 +267,15 @@ mod tests {
         assert_eq!(of("gb18030", b"\x81\x30\x81").unwrap_err(), 0);
         assert_eq!(of("gb18030", b"\x94\x39\xda\x33").unwrap(), "\u{1f4a9}");
         assert_eq!(of("ujis", b"\x8e\xb1\x8f\xb0\xa1").unwrap(), "\u{ff71}\u{4e02}");
-        assert_eq!(Foreign::from_name("gbk").unwrap().read_lossy(b"a\xff\xd6\xd0\xd6"), "a?\u{4e2d}?");
+        assert_eq!(named("gbk").read_lossy(b"a\xff\xd6\xd0\xd6"), "a?\u{4e2d}?");
     }
 
     #[test]
     fn what_is_not_there_is_a_question_mark() {
-        let of = |name, text: &str| Foreign::from_name(name).unwrap().write(text.as_bytes());
+        let of = |name, text: &str| named(name).write(text.as_bytes());
         assert_eq!(of("cp1251", "\u{436}\u{4e2d}\u{1f600}\u{e9}"), b"\xe6???");
         assert_eq!(of("sjis", "\\\u{8868}"), b"\x81_\x95\\");
-        assert!(!Foreign::from_name("sjis").unwrap().keeps(b"a\\"));
-        assert!(Foreign::from_name("cp932").unwrap().keeps(b"a\\"));
+        assert!(!named("sjis").keeps(b"a\\"));
+        assert!(named("cp932").keeps(b"a\\"));
     }
 }

@@ -4,6 +4,8 @@
 //! MySQL, and then they are a text, which is written down anew. Behind the name of a character set (`_binary'...'`), and where they are no text, they stay bytes, and
 //! the literal becomes a hexadecimal one. Comments may hold anything.
 
+use apus_types::collate::Charset;
+
 use super::Foreign;
 use crate::wire::characters;
 
@@ -151,7 +153,7 @@ impl<'s> Reader<'s> {
         let is_of_word = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'$' | 0x80..);
         let word = &before[before.len() - before.iter().rev().take_while(|byte| is_of_word(byte)).count()..];
         let name = word.strip_prefix(b"_").and_then(|name| std::str::from_utf8(name).ok());
-        name.is_some_and(|name| characters::Spoken::from_name(name).is_some())
+        name.is_some_and(|name| Charset::from_name(name).is_some())
     }
 }
 
@@ -160,7 +162,7 @@ mod tests {
     use super::*;
 
     fn read(charset: &str, said: &[u8]) -> Result<String, usize> {
-        let reader = Reader::new(Foreign::from_name(charset).unwrap(), Quoting::default(), said);
+        let reader = Reader::new(Charset::from_name(charset).and_then(Foreign::of).unwrap(), Quoting::default(), said);
         reader.text().map(|text| String::from_utf8(text).unwrap())
     }
 
@@ -202,7 +204,7 @@ mod tests {
         let said = b"SET @a = '\xd6\xd0'; SELECT 1";
         let text = read("gbk", said).unwrap();
         let end = text.find(" SELECT").unwrap();
-        let reader = Reader::new(Foreign::from_name("gbk").unwrap(), Quoting::default(), said);
+        let reader = Reader::new(Foreign::of(Charset::Gbk).unwrap(), Quoting::default(), said);
         assert_eq!(&said[reader.said_for(end)..], b" SELECT 1");
     }
 }

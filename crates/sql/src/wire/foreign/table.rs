@@ -1,13 +1,13 @@
 //! The characters of a foreign character set: by their bytes, and the other way round.
 //!
-//! Made of what `encoding_rs` reads, sequence by sequence, and MySQL's differences. Characters of one byte, of two, and of more each have a list of code points by
+//! Characters of one byte, of two, and of more each have a list of code points by
 //! number, with 0 for none: all are of the first plane, but those of GB 18030, whose other planes are counted. What is written stands in pages of 256 code points.
 
-use encoding_rs::{DecoderResult, Encoding};
+use apus_types::collate::{self, Charset};
 
 use super::Form;
 
-const DIFFERENCES: &str = include_str!("differences.txt");
+const READ: &str = include_str!("read.txt");
 /// Sequences of four bytes of GB 18030 before those of the first plane end, and before the other planes begin.
 const FIRST_PLANE: u32 = 39_420;
 const OTHER_PLANES: u32 = 189_000;
@@ -41,7 +41,7 @@ fn range(word: &str) -> std::ops::RangeInclusive<u32> {
 }
 
 fn hexadecimal(word: &str) -> u32 {
-    u32::from_str_radix(word, 16).expect("differences.txt has hexadecimal numbers")
+    u32::from_str_radix(word, 16).expect("read.txt has hexadecimal numbers")
 }
 
 /// A code without its zeros in front.
@@ -50,57 +50,35 @@ fn bytes_of(code: u32) -> ([u8; 4], usize) {
 }
 
 impl Table {
-    pub fn new(name: &str, encoding: &'static Encoding, form: Form) -> Table {
+    pub fn new(charset: Charset, form: Form) -> Table {
         let (two, long) = match form {
-            Form::Byte => (0, 0),
+            Form::Byte | Form::Wide(_) => (0, 0),
             Form::Two(..) => (0x8000, 0),
             Form::Euc => (0x8000, 0x4000),
             Form::Four => (0x8000, FIRST_PLANE as usize),
         };
         let (two, long) = (vec![0; two], vec![0; long]);
         let mut table = Table { one: [0; 256], two, long, pages: vec![None; 256], form, keeps_ascii: false };
-        let codes = table.codes();
-        for &code in &codes {
-            let (bytes, from) = bytes_of(code);
-            table.put(code, of_the_web(encoding, &bytes[from..]).unwrap_or(0));
+        // Of several characters with one code the first is read.
+        for (point, code) in collate::characters(charset).into_iter().filter(|(point, _)| *point < 0x1_0000).rev() {
+            table.put(code, point);
+            table.put_written(point, code);
         }
-        let differences = DIFFERENCES.lines().filter_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
-        let differences: Vec<Vec<&str>> = differences.map(|line| line.split(' ').collect()).collect();
-        for words in &differences {
-            match words[..] {
-                ["-", codes] => range(codes).for_each(|code| table.put(code, 0)),
-                ["=", codes, point] => {
+        for line in READ.lines().filter_map(|line| line.strip_prefix(charset.name())?.strip_prefix(' ')) {
+            match line.split_once(' ') {
+                Some((codes, "-")) => range(codes).for_each(|code| table.put(code, 0)),
+                Some((codes, point)) => {
                     range(codes).zip(hexadecimal(point)..).for_each(|(code, point)| table.put(code, point));
                 }
-                _ => {}
+                None => {}
             }
         }
-        let read_only = differences.iter().filter_map(|words| match words[..] {
-            [">", codes] => Some(range(codes)),
-            _ => None,
-        });
-        let read_only: Vec<_> = read_only.collect();
-        for code in codes.into_iter().filter(|code| !read_only.iter().any(|range| range.contains(code))) {
-            match table.slot(code).map_or(0, |slot| *slot) {
-                0 if code > 0 => {}
-                point => table.put_written(point.into(), code),
-            }
-        }
-        for words in &differences {
-            if let ["<", point, code] = words[..] {
-                table.put_written(hexadecimal(point), hexadecimal(code));
-            }
+        if charset == Charset::Sjis {
+            // Clients are told a wide one.
+            table.put_written(u32::from(b'\\'), 0x815f);
         }
         table.keeps_ascii = (0..0x80).all(|point| table.written(point) == point);
         table
-    }
-
-    /// All that has a place.
-    fn codes(&self) -> Vec<u32> {
-        let long = 0..self.long.len() as u32;
-        let long = long.map(|n| if self.form == Form::Four { four(n) } else { 0x8f_8080 + ((n / 128) << 8) + n % 128 });
-        let two = (0..self.two.len() as u32).map(|n| 0x8000 + n);
-        (0..0x100).chain(two).chain(long).collect()
     }
 
     fn slot(&mut self, code: u32) -> Option<&mut u16> {
@@ -161,16 +139,4 @@ impl Table {
 
 fn place_of_three(a: u8, b: u8) -> usize {
     usize::from(a & 0x7f) << 7 | usize::from(b & 0x7f)
-}
-
-/// What these bytes are on the web, if they are one character.
-fn of_the_web(encoding: &'static Encoding, bytes: &[u8]) -> Option<u32> {
-    let mut text = [0; 16];
-    let mut decoder = encoding.new_decoder_without_bom_handling();
-    let (DecoderResult::InputEmpty, _, long) = decoder.decode_to_utf8_without_replacement(bytes, &mut text, true)
-    else {
-        return None;
-    };
-    let mut characters = std::str::from_utf8(&text[..long]).ok()?.chars();
-    characters.next().filter(|_| characters.next().is_none()).map(u32::from)
 }

@@ -4,10 +4,7 @@ use std::{cell::OnceCell, ops::Deref};
 
 use apus_types::collate::Charset;
 
-use crate::wire::{
-    characters::Spoken,
-    constants::{CHARSET_BINARY, CHARSET_UTF8MB4, column_flag},
-};
+use crate::wire::constants::{CHARSET_BINARY, CHARSET_UTF8MB4, column_flag};
 
 /// Column and parameter types with their protocol numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -161,8 +158,8 @@ impl ColumnDef {
 }
 
 /// The character set that a client is told of a column, and its width in it.
-pub(super) fn told_as(column: &ColumnDef, results: Spoken) -> (u16, u32) {
-    if column.charset == CHARSET_BINARY || results == Spoken::DEFAULT {
+pub(super) fn told_as(column: &ColumnDef, results: Charset) -> (u16, u32) {
+    if column.charset == CHARSET_BINARY || results == Charset::Utf8mb4 {
         return (column.charset, column.length);
     }
     let is_long = column.column_type == ColumnType::Blob; // whose length is in bytes

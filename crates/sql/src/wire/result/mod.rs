@@ -14,7 +14,7 @@ use apus_types::collate::Charset;
 
 use self::column::{ColumnDef, ColumnType, Heading, told_as};
 use super::{
-    characters::{self, Spoken},
+    characters,
     constants::{CHARSET_BINARY, capability, column_flag, status},
     fill,
     packet::{PacketBuffer, push_lenenc, push_lenenc_bytes},
@@ -54,7 +54,7 @@ pub struct ResultState {
     ended: Option<HeldResult>,
     finished: u64,
     /// In which the client is told texts.
-    results: Spoken,
+    results: Charset,
 }
 
 /// What is known of a result set by its end.
@@ -85,12 +85,12 @@ impl ResultState {
             is_held: false,
             ended: None,
             finished: 0,
-            results: Spoken::DEFAULT,
+            results: Charset::Utf8mb4,
         }
     }
 
     /// Texts are told in this character set from here on.
-    pub fn speak(&mut self, results: Spoken) {
+    pub fn speak(&mut self, results: Charset) {
         self.results = results;
     }
 
@@ -131,7 +131,7 @@ impl<'a> ResultWriter<'a> {
     }
 
     /// As [`ResultState::speak`].
-    pub fn speak(&mut self, results: Spoken) {
+    pub fn speak(&mut self, results: Charset) {
         self.state.speak(results);
     }
 
@@ -231,7 +231,7 @@ impl<'a> ResultWriter<'a> {
     fn open_rows(&mut self, columns: &[ColumnDef]) {
         assert!(!self.state.rows_open && !columns.is_empty(), "a result set starts once and has columns");
         self.state.cells.clear();
-        let is_other = !matches!(self.state.results, Spoken::Own(Charset::Utf8mb4 | Charset::Binary));
+        let is_other = !matches!(self.state.results, Charset::Utf8mb4 | Charset::Binary);
         let cell = |column: &ColumnDef| {
             let is_foreign = is_other && (column.charset != CHARSET_BINARY || column.column_type == ColumnType::Json);
             let fill = if column.flags & column_flag::ZEROFILL == 0 { 0 } else { column.length.min(255) as u8 };
@@ -343,7 +343,7 @@ impl<'a> ResultWriter<'a> {
 
     /// A column definition as in result sets, and, with its default value, in answers to FIELD_LIST.
     pub(crate) fn column_definition(&mut self, column: &ColumnDef, with_default: bool) {
-        let results = if characters::is_utf8(self.state.results) { Spoken::DEFAULT } else { self.state.results };
+        let results = if characters::is_utf8(self.state.results) { Charset::Utf8mb4 } else { self.state.results };
         let (charset, length) = told_as(column, results);
         let payload = self.out.begin();
         push_lenenc_bytes(payload, b"def");

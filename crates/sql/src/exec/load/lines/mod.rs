@@ -17,15 +17,10 @@
 #[cfg(test)]
 mod tests;
 
-use apus_types::collate::Charset;
-
 use crate::{
     errors::{self, Result},
     files::format::{Format, has_long_characters, is_character, length},
-    wire::{
-        SqlError,
-        characters::{self, Spoken},
-    },
+    wire::{SqlError, characters, foreign::Foreign},
 };
 
 /// Longest row of a file, in bytes: several times what a row of a table may be.
@@ -223,7 +218,7 @@ impl Lines {
     /// Texts become UTF-8.
     fn convert(&mut self) -> Result<()> {
         let charset = self.format.charset;
-        if !matches!(charset, Spoken::Own(Charset::Latin1) | Spoken::Foreign(_)) || self.text.is_ascii() {
+        if Foreign::of(charset).is_none() || self.text.is_ascii() {
             return Ok(());
         }
         let text = std::mem::take(&mut self.text);

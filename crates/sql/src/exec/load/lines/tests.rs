@@ -1,5 +1,7 @@
 //! Tests of `exec::load::lines`.
 
+use apus_types::collate::Charset;
+
 use super::*;
 
 fn format(change: impl FnOnce(&mut Format)) -> Format {
@@ -87,11 +89,11 @@ fn rows_are_the_same_whatever_the_pieces() {
 #[test]
 fn character_sets() {
     let of = |charset| format(|f| f.charset = charset);
-    assert_eq!(read(&of(Spoken::Own(Charset::Latin1)), 0, 2, b"\xfc\t\x80\n", 1), ["ü|€"]);
+    assert_eq!(read(&of(Charset::Latin1), 0, 2, b"\xfc\t\x80\n", 1), ["ü|€"]);
     let mut lines = Lines::new(Format::default(), 0);
     lines.push(b"a\t\xfc\n");
     assert_eq!(lines.next(2, 1).unwrap_err().errno, 1300);
-    let mut lines = Lines::new(of(Spoken::Own(Charset::Binary)), 0);
+    let mut lines = Lines::new(of(Charset::Binary), 0);
     lines.push(b"\xfc\\0\n");
     assert_eq!(lines.next(1, 1).unwrap(), Next::Row { is_cut: false });
     assert_eq!(lines.field(0), Some(Field::Text(b"\xfc\0")));

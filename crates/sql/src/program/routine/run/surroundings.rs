@@ -1,6 +1,6 @@
 //! What a body changes of the session around it while it runs, and how that is as before when it has ended.
 
-use apus_types::collate::Collation;
+use apus_types::collate::{Charset, Collation};
 
 use crate::{
     accounts::identity::Identity,
@@ -8,7 +8,6 @@ use crate::{
     program::routine::{Routine, failures},
     session::Session,
     value::datum::Datum,
-    wire::characters::{Spoken, SpokenCollation},
 };
 
 /// What a body is run with.
@@ -40,7 +39,7 @@ pub struct Around {
     pub(super) database: Option<String>,
     of_database: Option<Collation>,
     sql_mode: Datum<'static>,
-    spoken: (Spoken, SpokenCollation),
+    spoken: (Charset, Collation),
     me: Option<Identity>,
 }
 
@@ -59,8 +58,8 @@ pub fn enter(session: &mut Session, surroundings: &Surroundings<'_>) -> Result<A
     session.env.variables.set("sql_mode", Some(&mode_of_body))?;
     let now = &session.env.variables;
     let (client, connection) = now.spoken();
-    let client = Spoken::from_name(spoken.0).unwrap_or(client);
-    let connection = SpokenCollation::from_name(spoken.1).unwrap_or(connection);
+    let client = Charset::from_name(spoken.0).unwrap_or(client);
+    let connection = Collation::from_name(spoken.1).unwrap_or(connection);
     let spoken = session.env.variables.speak_as((client, connection));
     let database = session.env.database.replace(database.to_owned());
     let of_database = Collation::from_name(&session.env.variables.get("collation_database", false)?.as_string());
