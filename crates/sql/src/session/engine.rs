@@ -12,7 +12,7 @@ use tokio::sync::oneshot;
 
 use apus_client::Client;
 
-use super::{Session, account_store::AccountStore, table_locks::TableLocks, user_lock::UserLocks};
+use super::{Session, account_store::AccountStore, peers::Peers, table_locks::TableLocks, user_lock::UserLocks};
 use crate::{
     catalog::{Catalog, auto_increment::AutoIncrement},
     errors::{self, Result},
@@ -52,6 +52,8 @@ pub struct SqlEngine {
     pub(crate) histograms: RefCell<Option<Alive>>,
     /// Tables that nobody makes any more are dropped as long as this is there.
     pub(crate) cleaner: RefCell<Option<Alive>>,
+    /// Other SQL nodes are answered as long as this is there.
+    pub(crate) answering: RefCell<Option<Alive>>,
     /// When data nodes last said that they have no disks.
     pub(crate) found_diskless: Cell<Option<std::time::Instant>>,
 }
@@ -82,14 +84,15 @@ impl SqlEngine {
             events: RefCell::default(),
             histograms: RefCell::default(),
             cleaner: RefCell::default(),
+            answering: RefCell::default(),
             found_diskless: Cell::new(None),
         }
     }
 
     /// Goes by the accounts of the cluster, and keeps the server's as they are there. Within a `LocalSet`.
     #[must_use]
-    pub fn with_accounts(mut self, accounts: Accounts) -> SqlEngine {
-        self.store = Some(AccountStore::start(self.client.clone(), accounts, self.globals.clone()));
+    pub fn with_accounts(mut self, accounts: Accounts, peers: Arc<Peers>) -> SqlEngine {
+        self.store = Some(AccountStore::start(self.client.clone(), accounts, self.globals.clone(), peers));
         self
     }
 

@@ -9,7 +9,7 @@ use apus_types::{ErrorCode, TableSchema, key};
 
 use crate::{
     catalog::key_parts::{self, IndexClause},
-    ddl::foreign_key,
+    ddl::{foreign_key, progress},
     errors::{self, Result},
     session::{Session, engine::SqlEngine},
 };
@@ -45,7 +45,7 @@ impl SqlEngine {
     pub(crate) async fn add_index(&self, session: &Session, name: &TableName, clause: &IndexClause) -> Result<()> {
         let mut change = self.new_index(name, clause).await?;
         let index = change.name.clone();
-        session.info.activity.tells("data nodes build the index".to_owned());
+        session.info.activity.tells(progress::doing_at(&name.database, &name.table, "data nodes build the index"));
         let mut made = self.change(Change::CreateIndex(change.clone())).await?;
         for _ in 0..FILL_ATTEMPTS {
             if made != Some(ErrorCode::SchemaVersionChanged) {
