@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Tables of PERFORMANCE_SCHEMA, INFORMATION_SCHEMA and sys that Apus has and that have few rows or none: crates/sql/src/catalog/empty_tables.tsv, a line for each column.
 
-Of PERFORMANCE_SCHEMA these are all that are empty in the reference when its `performance_schema` is OFF, as that of Apus is. Of INFORMATION_SCHEMA they are those that tell of parts of InnoDB, of
+Of PERFORMANCE_SCHEMA these are all that are empty in the reference when its `performance_schema` is OFF. Of INFORMATION_SCHEMA they are those that tell of parts of InnoDB, of
 plans and profiles that nobody has asked for, and of kinds of objects that nobody can make here. Of sys these are those that are empty then, and those that Apus fills.
 
     tests/reference/empty_tables.py      asks the reference and writes the file

@@ -9,7 +9,7 @@ use apus_sql::{
     files::Places,
     monitor::slow,
     server::{Accounts, Server, ServerConfig},
-    session::{engine::SqlEngine, table_locks::TableLocks, user_lock::UserLocks},
+    session::{engine::SqlEngine, peers::Peers, table_locks::TableLocks, user_lock::UserLocks},
     spill::{BYTES_MAX_DEFAULT, Space},
     variables::Globals,
     wire::{SqlError, auth::AuthPlugin},
@@ -86,6 +86,7 @@ pub fn run(args: SqlArgs) -> Result<ExitCode, String> {
         .with_spill(spill(&args)?);
     let (auto_increment, globals) = (Arc::new(AutoIncrement::default()), Arc::new(globals));
     let (user_locks, table_locks) = (Arc::new(UserLocks::default()), Arc::new(TableLocks::default()));
+    let peers = Arc::new(Peers::default());
     let (mgmt, connect_timeout_ms) = (args.mgmt.clone(), args.start_seconds * 1000);
     let config = ServerConfig { tls, ..ServerConfig::new(args.listen, args.threads.max(1)) };
     let known = accounts.clone();
@@ -93,7 +94,7 @@ pub fn run(args: SqlArgs) -> Result<ExitCode, String> {
         let accounts = known.clone();
         let (mgmt, auto_increment, globals) = (mgmt.clone(), auto_increment.clone(), globals.clone());
         let (user_locks, table_locks) = (user_locks.clone(), table_locks.clone());
-        let secret = secret.clone();
+        let (secret, peers) = (secret.clone(), peers.clone());
         async move {
             let mut config = ClientConfig::new(mgmt, client_id.wrapping_add(worker as u64).max(1));
             config.preferred_node_seed = client_id.wrapping_add(worker as u64);
@@ -101,7 +102,7 @@ pub fn run(args: SqlArgs) -> Result<ExitCode, String> {
             config.name = crate::build_id();
             config.secret = secret;
             let client = Client::connect(config).await.map_err(|e| SqlError::new(1105, b"HY000", e.to_string()))?;
-            Ok(SqlEngine::new(client, auto_increment, globals, user_locks, table_locks).with_accounts(accounts))
+            Ok(SqlEngine::new(client, auto_increment, globals, user_locks, table_locks).with_accounts(accounts, peers))
         }
     })
     .map_err(|e| format!("cannot serve SQL on {}: {e}", args.listen))?;

@@ -1,6 +1,7 @@
-//! `apus status`: what the management nodes know of the cluster; the first that answers is believed.
+//! `apus status`: what the management nodes know of the cluster; the first that answers is believed. And what SQL nodes tell of themselves.
 
 mod memory;
+mod sql;
 
 use std::{
     fmt::Write as _,
@@ -42,13 +43,21 @@ pub struct StatusArgs {
 const TIMEOUT: Duration = Duration::from_secs(3);
 
 pub fn run(args: &StatusArgs) -> Result<ExitCode, String> {
-    let status = ask(&args.cluster.find()?)?;
-    if args.json {
-        println!("{:#}", if args.memory { memory::to_json(&status) } else { to_json(&status) });
-    } else if args.memory {
-        print!("{}", memory::to_table(&status));
-    } else {
-        print!("{}", to_table(&status));
+    let access = args.cluster.find()?;
+    let status = ask(&access)?;
+    match (args.memory, args.json) {
+        (true, true) => println!("{:#}", memory::to_json(&status)),
+        (true, false) => print!("{}", memory::to_table(&status)),
+        (false, is_json) => {
+            let heard = sql::ask(&status, &access);
+            if is_json {
+                let mut all = to_json(&status);
+                (all["sql"], all["definitions"]) = sql::to_json(&heard);
+                println!("{all:#}");
+            } else {
+                print!("{}{}", to_table(&status), sql::to_table(&heard));
+            }
+        }
     }
     Ok(ExitCode::SUCCESS)
 }

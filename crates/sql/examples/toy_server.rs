@@ -11,7 +11,7 @@ struct Toy;
 struct Session {
     next_statement: u32,
     columns: Vec<ColumnDef>,
-    connection: u32,
+    info: ConnectionInfo,
 }
 
 fn is_select(sql: &[u8]) -> bool {
@@ -33,12 +33,17 @@ impl Engine for Toy {
         let mut column = ColumnDef::expression("c", ColumnType::VarString, 480);
         column.table = "sbtest1".into();
         column.schema = "sbtest".into();
-        Ok(Session { next_statement: 0, columns: vec![column], connection: info.id })
+        Ok(Session { next_statement: 0, columns: vec![column], info })
+    }
+
+    async fn kill(&self, session: &mut Session, id: u32) -> Result<(), SqlError> {
+        let is_there = session.info.registry.kill(id);
+        is_there.then_some(()).ok_or_else(|| SqlError::new(1094, b"HY000", format!("Unknown thread id: {id}")))
     }
 
     async fn query(&self, session: &mut Session, sql: &[u8], out: &mut Output<'_>) -> Result<(), SqlError> {
         if sql.eq_ignore_ascii_case(b"select connection_id()") {
-            row(&session.columns, session.connection.to_string().as_bytes(), out);
+            row(&session.columns, session.info.id.to_string().as_bytes(), out);
         } else if sql.eq_ignore_ascii_case(b"select million") {
             out.begin_rows(&[ColumnDef::expression("n", ColumnType::LongLong, 20)]);
             for n in 0..1_000_000 {

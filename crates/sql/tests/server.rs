@@ -45,6 +45,11 @@ impl Engine for Echo {
         Ok(Session { info, status: status::AUTOCOMMIT, statements: 0 })
     }
 
+    async fn kill(&self, session: &mut Session, id: u32) -> Result<(), SqlError> {
+        let is_there = session.info.registry.kill(id);
+        is_there.then_some(()).ok_or_else(|| SqlError::new(1094, b"HY000", format!("Unknown thread id: {id}")))
+    }
+
     async fn query(&self, session: &mut Session, sql: &[u8], out: &mut Output<'_>) -> Result<(), SqlError> {
         match sql {
             b"begin" => {

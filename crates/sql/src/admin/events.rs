@@ -74,15 +74,40 @@ pub(super) fn history(schema: &TableSchema, env: &Env) -> Vec<Row> {
 /// As the names of instruments say it.
 fn event_name(statement: &str) -> String {
     let verb: String = statement.trim_start().chars().take_while(char::is_ascii_alphabetic).collect();
-    let known = match verb.to_ascii_lowercase().as_str() {
-        verb @ ("select" | "insert" | "update" | "delete" | "replace" | "begin" | "commit" | "rollback"
-        | "savepoint" | "truncate" | "do" | "load" | "kill" | "flush") => verb.to_owned(),
-        "set" => "set_option".to_owned(),
-        "use" => "change_db".to_owned(),
-        "call" => "call_procedure".to_owned(),
-        _ => return "statement/com/Query".to_owned(),
-    };
-    format!("statement/sql/{known}")
+    let verb = verb.to_ascii_lowercase();
+    match VERBS.iter().find(|(known, _)| *known == verb) {
+        Some((_, name)) => format!("statement/sql/{name}"),
+        None => OTHERS.to_owned(),
+    }
+}
+
+/// Verbs, and how instruments call them.
+const VERBS: [(&str, &str); 17] = [
+    ("begin", "begin"),
+    ("call", "call_procedure"),
+    ("commit", "commit"),
+    ("delete", "delete"),
+    ("do", "do"),
+    ("flush", "flush"),
+    ("insert", "insert"),
+    ("kill", "kill"),
+    ("load", "load"),
+    ("replace", "replace"),
+    ("rollback", "rollback"),
+    ("savepoint", "savepoint"),
+    ("select", "select"),
+    ("set", "set_option"),
+    ("truncate", "truncate"),
+    ("update", "update"),
+    ("use", "change_db"),
+];
+/// The instrument of all other statements.
+const OTHERS: &str = "statement/com/Query";
+
+/// The instruments by which statements are told.
+pub(super) fn instruments() -> impl Iterator<Item = String> {
+    let named = VERBS.iter().map(|(_, name)| format!("statement/sql/{name}"));
+    named.chain([OTHERS.to_owned()])
 }
 
 fn row(schema: &TableSchema, env: &Env, id: u32, told: &Told) -> Row {

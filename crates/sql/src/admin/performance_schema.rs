@@ -6,16 +6,14 @@ use std::collections::BTreeMap;
 
 use apus_types::TableSchema;
 
-use super::{
-    events,
-    processlist::{self, Process},
-};
+use super::{events, processlist};
 use crate::{
     catalog::{
         Catalog,
-        performance_schema::{DIGESTS, GLOBAL_STATUS, SESSION_STATUS},
+        performance_schema::{ACCOUNT_CONNECT_ATTRS, CONNECT_ATTRS, DIGESTS, GLOBAL_STATUS, SESSION_STATUS},
     },
     expr::Env,
+    server::Process,
     value::datum::{Datum, Row},
 };
 
@@ -41,12 +39,50 @@ pub fn rows(schema: &TableSchema, catalog: &Catalog, env: &Env) -> Vec<Row> {
             list.iter().map(|(name, value)| pair((*name).to_owned(), value.clone())).collect()
         }
         "threads" => processlist::list(env).map(|process| thread_row(schema, process)).collect(),
+        CONNECT_ATTRS => processlist::attribute_rows(schema, env, false),
+        ACCOUNT_CONNECT_ATTRS => processlist::attribute_rows(schema, env, true),
+        "setup_consumers" => CONSUMERS.map(|(name, is_on)| vec![Datum::text(name), yes(is_on)]).into(),
+        "setup_actors" => {
+            let anybody = || Datum::text("%");
+            vec![vec![anybody(), anybody(), anybody(), yes(true), yes(true)]]
+        }
+        "setup_instruments" => events::instruments().map(|name| instrument_row(schema, &name)).collect(),
         "events_statements_current" => events::current(schema, env),
         "events_statements_history" => events::history(schema, env),
         DIGESTS => env.variables.of_node().digests.rows(),
         "processlist" => processlist::list(env).map(process_row).collect(),
         _ => Vec::new(),
     }
+}
+
+/// What MySQL can collect, and whether it is collected here, at each SQL node. Nobody can change it.
+const CONSUMERS: [(&str, bool); 16] = [
+    ("events_stages_current", false),
+    ("events_stages_history", false),
+    ("events_stages_history_long", false),
+    ("events_statements_cpu", false),
+    ("events_statements_current", true),
+    ("events_statements_history", true),
+    ("events_statements_history_long", false),
+    ("events_transactions_current", false),
+    ("events_transactions_history", false),
+    ("events_transactions_history_long", false),
+    ("events_waits_current", false),
+    ("events_waits_history", false),
+    ("events_waits_history_long", false),
+    ("global_instrumentation", true),
+    ("thread_instrumentation", true),
+    ("statements_digest", true),
+];
+
+/// As a value of a column with the labels YES and NO.
+fn yes(is_on: bool) -> Datum<'static> {
+    Datum::UInt(if is_on { 1 } else { 2 })
+}
+
+fn instrument_row(schema: &TableSchema, name: &str) -> Row {
+    let (name, nothing) = (Datum::text(name.to_owned()), Datum::UInt(0));
+    filled(schema, [("NAME", name), ("ENABLED", yes(true)), ("TIMED", yes(true)), ("PROPERTIES", nothing)])
 }
 
 fn pair(name: String, value: String) -> Row {
@@ -95,7 +131,7 @@ fn thread_row(schema: &TableSchema, process: Process) -> Row {
 }
 
 fn process_row(process: Process) -> Row {
-    let mut row = process.row();
+    let mut row = processlist::row(process);
     row.push(Datum::UInt(1));
     row
 }

@@ -6,15 +6,12 @@ use std::collections::BTreeMap;
 
 use apus_types::TableSchema;
 
-use super::{
-    information_schema::constraints::statistics_rows,
-    performance_schema::filled_by,
-    processlist::{self, Process},
-};
+use super::{information_schema::constraints::statistics_rows, performance_schema::filled_by, processlist};
 use crate::{
     catalog::{Catalog, Table},
     expr::Env,
     parse::view_text::quoted,
+    server::Process,
     value::datum::{Datum, Row},
     wire::constants::SERVER_VERSION,
 };

@@ -1,6 +1,6 @@
 //! Tables of MySQL's virtual databases that have few rows here, or never one. Tools ask them whether there is something to be told, and nothing is an answer; an unknown table would be an error.
 //!
-//! PERFORMANCE_SCHEMA is OFF, as its variable says, and these are the tables that are empty in such a MySQL. Of INFORMATION_SCHEMA they tell of parts of InnoDB, of plans and profiles that
+//! Of PERFORMANCE_SCHEMA these are the tables that are empty in a MySQL in which it is OFF: `setup_consumers` says what is collected here. Of INFORMATION_SCHEMA they tell of parts of InnoDB, of plans and profiles that
 //! nobody asked for, and of objects that nobody can make. `empty_tables.tsv` has their columns; `tests/reference/empty_tables.py` asks MySQL for them.
 
 use std::{collections::BTreeMap, sync::OnceLock};

@@ -10,6 +10,8 @@ use crate::value::enum_set;
 pub const DATABASE: &str = "performance_schema";
 pub(crate) const DIGESTS: &str = "events_statements_summary_by_digest";
 pub(crate) const GLOBAL_STATUS: &str = "global_status";
+pub(crate) const CONNECT_ATTRS: &str = "session_connect_attrs";
+pub(crate) const ACCOUNT_CONNECT_ATTRS: &str = "session_account_connect_attrs";
 pub(crate) const SESSION_STATUS: &str = "session_status";
 const NAMES: [&str; 7] = [
     DIGESTS,

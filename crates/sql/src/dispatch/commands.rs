@@ -6,7 +6,7 @@ use apus_types::collate::{Charset, Collation};
 use std::{pin::pin, rc::Rc, sync::Arc, time::Duration};
 
 use crate::{
-    accounts::{Account, Privileges, identity::Identity},
+    accounts::{Account, identity::Identity},
     errors::{self, Result},
     expr::{env::Env, result_cells},
     monitor::status::ALL,
@@ -33,12 +33,20 @@ use crate::{
 impl Engine for SqlEngine {
     type Session = Session;
 
-    fn started(self: &Rc<Self>, connections: &Arc<Registry>, worker: usize) {
+    async fn started(self: &Rc<Self>, connections: &Arc<Registry>, worker: usize) {
+        *self.answering.borrow_mut() = self.join_peers(connections, worker).await;
         *self.dropper.borrow_mut() = Some(self.drop_left_tables());
         if worker == 0 {
             *self.events.borrow_mut() = Some(self.schedule_events(connections, worker));
             *self.histograms.borrow_mut() = Some(self.keep_histograms(connections, worker));
             *self.cleaner.borrow_mut() = Some(self.look_for_abandoned(connections));
+        }
+    }
+
+    async fn ending(&self, worker: usize) {
+        self.answering.take();
+        if worker == 0 {
+            self.leave_peers().await;
         }
     }
 
@@ -138,14 +146,9 @@ impl Engine for SqlEngine {
         session.compression = how;
     }
 
-    fn check_kill(&self, session: &Session, id: u32) -> Result<()> {
-        let Some(me) = &session.env.me else { return Ok(()) };
-        let mut list = session.info.registry.list().into_iter();
-        let is_own = list.find(|e| e.id == id).is_none_or(|e| e.user == session.env.user);
-        if is_own || me.rights.global.intersects(Privileges::SUPER.union(Privileges::CONNECTION_ADMIN)) {
-            return Ok(());
-        }
-        Err(SqlError::new(1095, b"HY000", format!("You are not owner of thread {id}")))
+    async fn kill(&self, session: &mut Session, id: u32) -> Result<()> {
+        self.identity(session).await?;
+        self.kill_connection(session, id, false).await
     }
 
     async fn query(&self, session: &mut Session, sql: &[u8], out: &mut Output<'_>) -> Result<()> {

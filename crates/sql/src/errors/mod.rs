@@ -181,6 +181,9 @@ pub fn access_denied(user: &str, host: &str, with_password: bool) -> SqlError {
 pub fn unknown_thread(id: u32) -> SqlError {
     error(1094, b"HY000", format!("Unknown thread id: {id}"))
 }
+pub fn not_owner_of_thread(id: u32) -> SqlError {
+    error(1095, b"HY000", format!("You are not owner of thread {id}"))
+}
 pub fn not_explained() -> SqlError {
     let text = "EXPLAIN FOR CONNECTION command is supported only for SELECT/UPDATE/INSERT/DELETE/REPLACE";
     error(3012, b"HY000", text.to_owned())

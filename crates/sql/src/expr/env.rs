@@ -16,7 +16,7 @@ use crate::{
     errors::{self, WARNINGS_MAX, cut},
     files::Begun,
     program::{function, routine::code::Names},
-    server::{Interrupt, Registry},
+    server::{Interrupt, Processes, Registry},
     spill::Space,
     value::{
         datum::Datum,
@@ -42,6 +42,8 @@ pub struct Env {
     pub database: Option<String>,
     /// What performance_schema.session_status tells, while a statement reads it.
     pub session_status: RefCell<Vec<(&'static str, String)>>,
+    /// The connections of all SQL nodes, once the statement under way has asked for them.
+    pub processes: RefCell<Option<Processes>>,
     /// Query attributes of the command under way, by their lower case names.
     pub attributes: Vec<(String, Option<String>)>,
     pub user: String,
@@ -123,6 +125,7 @@ impl Env {
             assigned: RefCell::default(),
             database: None,
             session_status: RefCell::default(),
+            processes: RefCell::default(),
             attributes: Vec::new(),
             user,
             host,
@@ -257,6 +260,7 @@ impl Env {
         self.deadline.set(None);
         self.lock_calls.borrow_mut().clear();
         self.stored.take();
+        self.processes.take();
         self.sleep_seconds.set(0.0);
         self.begun_file.take();
     }

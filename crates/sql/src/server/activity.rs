@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::limits;
+use super::{Progress, limits};
 use crate::wire::{capability, characters, command::Command, params::split_attributes};
 
 /// The statement is kept up to [`limits::INFO_BYTES_MAX`].
@@ -23,6 +23,8 @@ pub struct Doing {
     pub database: String,
     /// What it says of itself while it goes on; mostly empty.
     pub state: String,
+    /// Of a definition.
+    pub progress: Option<Progress>,
     statement: Vec<u8>,
 }
 
@@ -88,6 +90,7 @@ impl Default for Activity {
             since: Instant::now(),
             database: String::new(),
             state: String::new(),
+            progress: None,
             statement: Vec::new(),
         };
         Activity(Mutex::new(doing), Mutex::default())
@@ -117,6 +120,7 @@ impl Activity {
         let mut doing = self.lock();
         (doing.command, doing.since) = (name, Instant::now());
         doing.state.clear();
+        doing.progress = None;
         doing.statement.clear();
         doing.statement.extend_from_slice(&text[..cut(&text)]);
     }
@@ -136,6 +140,7 @@ impl Activity {
         let took = matches!(doing.command, "Query" | "Execute").then(|| now.duration_since(doing.since));
         (doing.command, doing.since) = (SLEEP, now);
         doing.state.clear();
+        doing.progress = None;
         if doing.database != database {
             doing.database.clear();
             doing.database.push_str(database);
@@ -170,9 +175,11 @@ impl Activity {
         self.pasts().list.iter().cloned().collect()
     }
 
-    /// How far the command is.
-    pub fn tells(&self, state: String) {
-        self.lock().state = state;
+    /// How far the command is, which is a definition.
+    pub fn tells(&self, progress: Progress) {
+        let mut doing = self.lock();
+        doing.state = progress.text();
+        doing.progress = Some(progress);
     }
 
     /// The statement that was last run.

@@ -270,7 +270,7 @@ impl<E: Engine> Connection<E> {
                 return Flow::Quit;
             }
             Ok(Command::ChangeUser(_)) => return Flow::ChangeUser,
-            Ok(other) => rare::<E>(engine, session, statements, slot, (other, client), &mut out).await,
+            Ok(other) => rare::<E>(engine, session, statements, (other, client), &mut out).await,
             Err(error) => Err(error.into()),
         };
         if let Err(error) = done {
@@ -399,7 +399,6 @@ async fn rare<E: Engine>(
     engine: &E,
     session: &mut E::Session,
     statements: &mut Statements,
-    slot: &Slot,
     (command, client): (Command<'_>, Charset),
     out: &mut Output<'_>,
 ) -> Result<(), SqlError> {
@@ -426,10 +425,7 @@ async fn rare<E: Engine>(
             return Ok(());
         }
         Command::ProcessKill(id) => {
-            engine.check_kill(session, id)?;
-            if !slot.registry.kill(id) {
-                return Err(SqlError::new(1094, b"HY000", format!("Unknown thread id: {id}")));
-            }
+            engine.kill(session, id).await?;
         }
         _ => return Err(SqlError::unknown_command()),
     }

@@ -37,6 +37,12 @@ pub const CURSORS_BYTES_MAX: usize = 1 << 30;
 pub const CONNECT_ATTRS_BYTES_MAX: usize = 64 << 10;
 /// Bytes of the running statement that SHOW FULL PROCESSLIST shows; each connection keeps room for them.
 pub const INFO_BYTES_MAX: usize = 4096;
+/// Bytes of connection attributes that others see in performance_schema, as MySQL keeps them by default (`performance_schema_session_connect_attrs_size`).
+pub const SHOWN_ATTRS_BYTES_MAX: usize = 512;
+/// Ids of connections that a server has; behind them come those of the next. Decimal, so that one can see in an id whose it is.
+pub const IDS_PER_SERVER: u32 = 10_000_000;
+/// Servers of a cluster that have ids of their own, numbered from 1: the protocol has 32 bits for an id.
+pub const SERVERS_MAX: u32 = u32::MAX / IDS_PER_SERVER - 1;
 /// Statements of a connection that events_statements_history shows, and bytes of each.
 pub const PASTS_MAX: usize = 10;
 pub const PAST_BYTES_MAX: usize = 1024;

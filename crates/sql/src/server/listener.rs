@@ -95,7 +95,7 @@ impl Server {
         let workers = config.threads.max(1);
         let listener = bind(config.listen)?;
         let address = listener.local_addr()?;
-        let registry = Arc::new(Registry::new(workers, config.max_connections, config.max_strangers));
+        let registry = Arc::new(Registry::new(workers, config.max_connections, config.max_strangers).at(address));
         let shared = Arc::new(Shared { config, accounts, registry, held: Arc::default() });
         let make_engine = Arc::new(make_engine);
         let mut server =
@@ -244,7 +244,7 @@ fn run_worker<E: Engine>(
                 return;
             }
         };
-        engine.started(&shared.registry, worker);
+        engine.started(&shared.registry, worker).await;
         let _ = ready.send(Ok(()));
         // Ends when the acceptor has ended and dropped the sender.
         while let Some((stream, slot)) = receiver.recv().await {
@@ -260,6 +260,7 @@ fn run_worker<E: Engine>(
                 }
             });
         }
+        engine.ending(worker).await;
         drop(engine);
     }));
     runtime.block_on(async {

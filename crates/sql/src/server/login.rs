@@ -100,7 +100,7 @@ impl<E: Engine> Connection<E> {
                     database: credentials.database,
                     charset: credentials.charset,
                     capabilities: credentials.capabilities,
-                    attributes: credentials.attributes,
+                    attributes: credentials.attributes.clone(),
                     registry: self.slot.registry.clone(),
                     interrupt: self.slot.interrupt.clone(),
                     activity: self.slot.activity.clone(),
@@ -115,7 +115,7 @@ impl<E: Engine> Connection<E> {
         match opened {
             Ok(mut session) => {
                 self.engine.set_compression(&mut session, self.compression);
-                self.slot.registry.set_user(self.slot.id, &credentials.user);
+                self.slot.registry.set_user(self.slot.id, &credentials.user, &credentials.attributes);
                 self.capabilities = credentials.capabilities;
                 self.statements.clear();
                 self.state = ResultState::new(credentials.capabilities);

@@ -23,6 +23,7 @@ mod listener;
 mod login;
 mod metered;
 mod output;
+mod process;
 mod registry;
 mod rsa;
 mod statements;
@@ -35,6 +36,7 @@ pub use certificate::Certificate;
 pub use listener::{Server, ServerConfig};
 pub use metered::Traffic;
 pub use output::{Collected, Mark, Output};
+pub use process::{ConnectAttribute, Process, Processes, Progress, RowsDone};
 pub(crate) use registry::Slot;
 pub use registry::{ConnectionEntry, Interrupt, Registry};
 pub use tls::{Tls, TlsSession};
@@ -99,7 +101,10 @@ pub trait Engine: 'static {
     type Session: 'static;
 
     /// The worker thread of this number is ready. What the engine runs by itself has a place among the server's connections, and ends with the engine. Within a `LocalSet`.
-    fn started(self: &Rc<Self>, _connections: &Arc<Registry>, _worker: usize) {}
+    async fn started(self: &Rc<Self>, _connections: &Arc<Registry>, _worker: usize) {}
+
+    /// The server stops.
+    async fn ending(&self, _worker: usize) {}
 
     /// Opens a session. An unknown database is an error (1049), which ends the connection.
     async fn open(&self, info: ConnectionInfo) -> Result<Self::Session, SqlError>;
@@ -127,10 +132,11 @@ pub trait Engine: 'static {
     /// How the packets of this session's connection are compressed.
     fn set_compression(&self, _session: &mut Self::Session, _how: Compression) {}
 
-    /// Whether the session may end another connection.
-    fn check_kill(&self, _session: &Self::Session, _id: u32) -> Result<(), SqlError> {
-        Ok(())
-    }
+    /// COM_PROCESS_KILL: ends another connection.
+    ///
+    /// # Errors
+    /// 1094: there is none of this id. 1095: the session may not.
+    async fn kill(&self, session: &mut Self::Session, id: u32) -> Result<(), SqlError>;
 
     /// Runs the statement or statements of a COM_QUERY. Several are allowed only while multi-statements are on.
     async fn query(&self, session: &mut Self::Session, sql: &[u8], out: &mut Output<'_>) -> Result<(), SqlError>;

@@ -2,6 +2,8 @@
 //! killed, never per command: what a connection does is in its own [`Activity`].
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
+use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -9,7 +11,9 @@ use tokio::sync::Notify;
 
 use super::{
     activity::Activity,
+    limits,
     metered::{Meter, Traffic},
+    process::{ConnectAttribute, shown_attributes},
 };
 
 /// What the registry knows about one connection.
@@ -19,6 +23,8 @@ pub struct ConnectionEntry {
     pub host: String,
     /// Empty until authenticated.
     pub user: String,
+    /// What its client has said of itself, as far as it is kept.
+    pub attributes: Arc<[ConnectAttribute]>,
     /// The worker thread that serves it.
     pub worker: usize,
     pub(crate) kill: Arc<Notify>,
@@ -84,7 +90,10 @@ struct Inner {
     /// Those that have logged in.
     users: usize,
     per_worker: Vec<usize>,
-    last_id: u32,
+    /// Of the server among those of its cluster; 0: none.
+    number: u32,
+    /// Counts the connections, up to [`limits::IDS_PER_SERVER`].
+    last: u32,
     admitted: u64,
     most: usize,
     /// Of connections that have ended: what went through them, and how many ended without a word of the client, before and after it had logged in.
@@ -113,13 +122,29 @@ pub struct Registry {
     inner: Mutex<Inner>,
     limit: usize,
     strangers_max: usize,
+    address: Option<SocketAddr>,
 }
 
 impl Registry {
     /// No connections yet; at most `limit` of users and about `strangers_max` of others, spread over `workers` threads.
     pub fn new(workers: usize, limit: usize, strangers_max: usize) -> Registry {
         let inner = Inner { per_worker: vec![0; workers], ..Inner::default() };
-        Registry { inner: Mutex::new(inner), limit, strangers_max }
+        Registry { inner: Mutex::new(inner), limit, strangers_max, address: None }
+    }
+
+    /// Where the server listens.
+    pub(super) fn at(self, address: SocketAddr) -> Registry {
+        Registry { address: Some(address), ..self }
+    }
+
+    pub fn address(&self) -> Option<SocketAddr> {
+        self.address
+    }
+
+    /// Connections that come have ids of this server.
+    pub fn set_number(&self, number: u32) {
+        assert!(number <= limits::SERVERS_MAX, "ids have 32 bits");
+        self.lock().number = number;
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Inner> {
@@ -158,19 +183,19 @@ impl Registry {
         // There is no client that could leave without a word.
         slot.meter.quits();
         drop(inner);
-        self.set_user(slot.id, user);
+        self.set_user(slot.id, user, &[]);
         Some(slot)
     }
 
     fn enter(self: &Arc<Self>, inner: &mut Inner, worker: usize, host: String) -> Slot {
         inner.per_worker[worker] += 1;
-        loop {
-            inner.last_id = inner.last_id.wrapping_add(1).max(1);
-            if !inner.connections.contains_key(&inner.last_id) {
-                break;
+        let id = loop {
+            inner.last = (inner.last + 1) % limits::IDS_PER_SERVER;
+            let id = inner.number * limits::IDS_PER_SERVER + inner.last;
+            if inner.last > 0 && !inner.connections.contains_key(&id) {
+                break id;
             }
-        }
-        let id = inner.last_id;
+        };
         let kill = Arc::new(Notify::new());
         let interrupt = Arc::new(Interrupt::default());
         let activity = Arc::new(Activity::default());
@@ -179,6 +204,7 @@ impl Registry {
             id,
             host: host.clone(),
             user: String::new(),
+            attributes: Arc::default(),
             worker,
             kill: kill.clone(),
             interrupt: interrupt.clone(),
@@ -189,12 +215,15 @@ impl Registry {
         Slot { id, worker, host, kill, interrupt, activity, meter, registry: self.clone() }
     }
 
-    pub(crate) fn set_user(&self, id: u32, user: &str) {
+    /// Somebody has logged in, with these connection attributes.
+    pub(crate) fn set_user(&self, id: u32, user: &str, attributes: &[(String, String)]) {
+        let attributes = shown_attributes(attributes);
         let mut inner = self.lock();
         inner.strangers.remove(&id);
         let Some(entry) = inner.connections.get_mut(&id) else { return };
         let is_new = entry.user.is_empty();
         entry.user = user.to_owned();
+        entry.attributes = attributes.into();
         inner.users += usize::from(is_new);
     }
 
@@ -217,10 +246,20 @@ impl Registry {
 
     /// Ends all connections.
     pub(crate) fn kill_all(&self) {
-        for entry in self.lock().connections.values() {
+        self.kill_within(0..=u32::MAX);
+    }
+
+    /// Ends the connections of these ids.
+    pub(crate) fn kill_within(&self, ids: RangeInclusive<u32>) {
+        for (_, entry) in self.lock().connections.range(ids) {
             entry.interrupt.end();
             entry.kill.notify_one();
         }
+    }
+
+    /// Whose connection it is; empty: he has not logged in.
+    pub fn user_of(&self, id: u32) -> Option<String> {
+        self.lock().connections.get(&id).map(|entry| entry.user.clone())
     }
 
     /// A copy of all entries in the order of their ids.
@@ -291,5 +330,27 @@ impl Drop for Slot {
         if let Some(count) = inner.per_worker.get_mut(self.worker) {
             *count -= 1;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_hold_the_number_of_the_server_and_come_again_only_when_they_are_free() {
+        let registry = Arc::new(Registry::new(1, 10, 10));
+        let admit = || registry.admit("localhost".into()).expect("a slot");
+        assert_eq!(admit().id, 1, "without a number");
+        registry.set_number(limits::SERVERS_MAX);
+        let first = limits::SERVERS_MAX * limits::IDS_PER_SERVER;
+        let kept = admit();
+        assert_eq!(kept.id, first + 2);
+        registry.lock().last = limits::IDS_PER_SERVER - 2;
+        assert_eq!(admit().id, first + limits::IDS_PER_SERVER - 1);
+        assert_eq!(admit().id, first + 1);
+        assert_eq!(admit().id, first + 3, "one that is in use is passed over");
+        registry.set_user(kept.id, "anna", &[]);
+        assert_eq!((registry.user_of(kept.id).as_deref(), registry.user_of(1)), (Some("anna"), None));
     }
 }

@@ -23,8 +23,12 @@ use apus_signal::{
     tc::{ALLOW_MISSING, OpKind, OpStatus},
 };
 use apus_types::{Column, ColumnType, ErrorCode, TableSchema, Value, key};
+use prost::Message as _;
 
-use super::read_locks::{self, ReadLock};
+use super::{
+    peers::{Asked, Peers, question},
+    read_locks::{self, ReadLock},
+};
 use crate::{
     accounts::{
         ACCOUNT_BYTES_MAX, ACCOUNTS_MAX, Account, AccountName,
@@ -45,12 +49,14 @@ const LOOK_EVERY: Duration = Duration::from_millis(200);
 /// How long after its commit a change is answered: longer than [`crate::server::Accounts::is_fresh`] lets anybody go without looking.
 pub const SETTLED: Duration = Duration::from_millis(500);
 /// Attempts of a change that another one or a failing node gets in the way of.
-const ATTEMPTS_MAX: u32 = 20;
-const LOCK_WAIT_MS: u32 = 10_000;
+pub(super) const ATTEMPTS_MAX: u32 = 20;
+pub(super) const LOCK_WAIT_MS: u32 = 10_000;
 /// The key of the row that counts changes; no account's key is without a zero byte.
 const VERSION: &[u8] = b"version";
 /// The key of the row with what SET PERSIST has kept.
 const PERSISTED: &[u8] = b"persisted";
+/// The key of the row in which SQL nodes ask each other.
+pub(super) const ASKED: &[u8] = b"asked";
 
 /// The accounts by their names.
 pub type Book = BTreeMap<AccountName, Account>;
@@ -66,6 +72,7 @@ pub struct AccountStore {
     turn: tokio::sync::Mutex<()>,
     failed: RefCell<Option<(Instant, SqlError)>>,
     globals: Arc<Globals>,
+    pub peers: Arc<Peers>,
 }
 
 fn definition() -> TableSchema {
@@ -77,7 +84,7 @@ fn definition() -> TableSchema {
     TableSchema::new(SYSTEM_DATABASE, TABLE, columns, vec![0])
 }
 
-fn key_of(table: &TableSchema, name: &[u8]) -> std::result::Result<Vec<u8>, ClientError> {
+pub(super) fn key_of(table: &TableSchema, name: &[u8]) -> std::result::Result<Vec<u8>, ClientError> {
     let mut encoded = Vec::with_capacity(name.len() + 8);
     key::encode_part(table.columns[0].ty, false, &Value::Bytes(name), &mut encoded)?;
     Ok(encoded)
@@ -109,7 +116,7 @@ impl Counted {
     }
 }
 
-fn cell<'r>(table: &'r TableSchema, row: &'r [u8], column: u16) -> &'r [u8] {
+pub(super) fn cell<'r>(table: &'r TableSchema, row: &'r [u8], column: u16) -> &'r [u8] {
     match table.layout().value(row, column) {
         Value::Bytes(bytes) => bytes,
         _ => &[],
@@ -118,7 +125,7 @@ fn cell<'r>(table: &'r TableSchema, row: &'r [u8], column: u16) -> &'r [u8] {
 
 impl AccountStore {
     /// Looks from now on, as long as the value lives. Within a `LocalSet`.
-    pub fn start(client: Client, accounts: Accounts, globals: Arc<Globals>) -> Rc<AccountStore> {
+    pub fn start(client: Client, accounts: Accounts, globals: Arc<Globals>, peers: Arc<Peers>) -> Rc<AccountStore> {
         let store = Rc::new(AccountStore {
             client,
             accounts,
@@ -127,6 +134,7 @@ impl AccountStore {
             turn: tokio::sync::Mutex::new(()),
             failed: RefCell::default(),
             globals,
+            peers,
         });
         tokio::task::spawn_local(keep_looking(Rc::downgrade(&store)));
         store
@@ -192,7 +200,7 @@ impl AccountStore {
             return Ok(Some(table));
         }
         let Some(dictionary) = self.client.dictionary(self.seen.get()).await? else { return Ok(None) };
-        let message = dictionary.tables.iter().find(|t| t.database == SYSTEM_DATABASE && t.name == TABLE);
+        let message = message_in(&dictionary.tables);
         let table = message.map(TableSchema::try_from).transpose();
         let table = table.map_err(|_| ErrorCode::InvalidSchema)?.map(Rc::new);
         let columns = definition().columns;
@@ -227,9 +235,11 @@ impl AccountStore {
         let mut keys = KeyList::new();
         keys.push(table, &key_of(table, VERSION)?)?;
         keys.push(table, &key_of(table, PERSISTED)?)?;
+        keys.push(table, &key_of(table, ASKED)?)?;
         let mut rows = Rows::new();
         self.client.read(&ReadBatch::newest(table, &keys), &mut rows).await?;
         self.globals.take_persisted(rows.row(1).map_or(&[], |row| cell(table, row, 1)));
+        self.peers.note_asked(rows.row(2).map_or(&[], |row| cell(table, row, 1)));
         Ok(rows.row(0).map_or_else(Counted::default, |row| Counted::read(cell(table, row, 1))))
     }
 
@@ -358,6 +368,16 @@ impl AccountStore {
         Ok(Ok(()))
     }
 
+    /// Changes what is asked of all SQL nodes; what it is then. `change` may be called several times. Others hear of it within [`LOOK_EVERY`].
+    ///
+    /// # Errors
+    /// The cluster.
+    pub async fn ask(&self, change: impl FnMut(&mut Asked)) -> Result<Asked> {
+        let asked = question::change(&self.client, &*self.made().await?, change).await?;
+        self.peers.note_asked(&asked.encode_to_vec());
+        Ok(asked)
+    }
+
     /// A transaction that has locked the row that counts changes; it is rolled back when it is dropped. What the row says, and whether it is there.
     async fn lock_counted(
         &self,
@@ -414,12 +434,21 @@ impl AccountStore {
     }
 }
 
-fn is_to_try_again(e: &ClientError) -> bool {
+fn message_in(tables: &[TableMessage]) -> Option<&TableMessage> {
+    tables.iter().find(|table| table.database == SYSTEM_DATABASE && table.name == TABLE)
+}
+
+/// The table, as a dictionary has it.
+pub fn found_in(tables: &[TableMessage]) -> Option<TableSchema> {
+    message_in(tables).and_then(|message| TableSchema::try_from(message).ok())
+}
+
+pub(super) fn is_to_try_again(e: &ClientError) -> bool {
     let is_met = matches!(e.code, ErrorCode::DuplicateKey | ErrorCode::Deadlock);
     !e.code.waits_for_operator() && (e.retry_transaction() || is_met)
 }
 
-fn push(
+pub(super) fn push(
     ops: &mut OpBatch,
     table: &TableSchema,
     kind: OpKind,

@@ -13,7 +13,7 @@ use tokio::sync::oneshot;
 use apus_client::Client;
 
 use super::{
-    Session, account_store::AccountStore, table_locks::TableLocks, temporary::OfThread as OfTemporary,
+    Session, account_store::AccountStore, peers::Peers, table_locks::TableLocks, temporary::OfThread as OfTemporary,
     user_lock::UserLocks,
 };
 use crate::{
@@ -58,6 +58,8 @@ pub struct SqlEngine {
     pub(crate) cleaner: RefCell<Option<Alive>>,
     /// Temporary tables that sessions have left are dropped as long as this is there.
     pub(crate) dropper: RefCell<Option<Alive>>,
+    /// Other SQL nodes are answered as long as this is there.
+    pub(crate) answering: RefCell<Option<Alive>>,
     /// When data nodes last said that they have no disks.
     pub(crate) found_diskless: Cell<Option<std::time::Instant>>,
 }
@@ -90,14 +92,15 @@ impl SqlEngine {
             histograms: RefCell::default(),
             cleaner: RefCell::default(),
             dropper: RefCell::default(),
+            answering: RefCell::default(),
             found_diskless: Cell::new(None),
         }
     }
 
     /// Goes by the accounts of the cluster, and keeps the server's as they are there. Within a `LocalSet`.
     #[must_use]
-    pub fn with_accounts(mut self, accounts: Accounts) -> SqlEngine {
-        self.store = Some(AccountStore::start(self.client.clone(), accounts, self.globals.clone()));
+    pub fn with_accounts(mut self, accounts: Accounts, peers: Arc<Peers>) -> SqlEngine {
+        self.store = Some(AccountStore::start(self.client.clone(), accounts, self.globals.clone(), peers));
         self
     }
 

@@ -9,6 +9,7 @@ pub(crate) mod characteristics;
 pub mod engine;
 pub mod locked_rows;
 pub(crate) mod parameters;
+pub mod peers;
 pub mod prepared;
 pub(crate) mod read_locks;
 pub mod serializable_reads;

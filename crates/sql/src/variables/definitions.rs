@@ -169,7 +169,7 @@ static DEFINITIONS: &[Definition] = &[
     v("password_history", number(PASTS_MAX as u64), "0", Scope::Global),
     v("password_require_current", Type::Bool, "0", Scope::Global),
     v("password_reuse_interval", number(65_535), "0", Scope::Global),
-    fixed("performance_schema", Type::Bool, "0"),
+    fixed("performance_schema", Type::Bool, "1"),
     v("performance_schema_digests_size", number(DIGESTS_MAX as u64), "1000", Scope::Global),
     fixed("port", ANY, "3306"),
     v("protocol_compression_algorithms", Type::Text, "zlib,zstd,uncompressed", Scope::Global),

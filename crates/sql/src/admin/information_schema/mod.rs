@@ -21,8 +21,7 @@ use self::{
     privileges::{column_privileges, schema_privileges, shown_accounts, table_privileges, user_privileges},
 };
 use super::{
-    grant_tables, performance_schema,
-    processlist::{self, Process},
+    grant_tables, performance_schema, processlist,
     show::{self, expressions, routines, triggers},
     table_sizes::{Size, Sizes},
 };
@@ -68,6 +67,9 @@ pub async fn rows_of(
     catalog: &Catalog,
     env: &Env,
 ) -> Result<Vec<Row>> {
+    if let Some(with_attributes) = processlist::is_of_processes(&schema.database, &schema.name) {
+        engine.see_processes(env, with_attributes).await;
+    }
     // Temporary tables are in no list.
     let catalog = catalog.permanent();
     if schema.database != DATABASE {
@@ -143,7 +145,7 @@ fn rows(schema: &TableSchema, catalog: &Catalog, env: &Env, sizes: &Sizes) -> Ve
                 vec![text(c.name()), text(c.default_collation().name()), text(c.description()), length]
             })
             .collect(),
-        "PROCESSLIST" => processlist::list(env).map(Process::row).collect(),
+        "PROCESSLIST" => processlist::list(env).map(processlist::row).collect(),
         USER_ATTRIBUTES => me.map_or_else(Vec::new, |me| shown_accounts(me).map(grant_tables::attribute_row).collect()),
         "USER_PRIVILEGES" => me.map_or_else(Vec::new, user_privileges),
         "SCHEMA_PRIVILEGES" => me.map_or_else(Vec::new, schema_privileges),
@@ -332,12 +334,10 @@ fn numeric(ty: ColumnType) -> (Datum<'static>, Datum<'static>) {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use super::*;
     use crate::{
         catalog::information_schema::{is_always_empty, is_virtual, names, table},
-        server::Registry,
+        server::{Process, Processes},
     };
 
     fn env() -> Env {
@@ -359,10 +359,9 @@ mod tests {
     fn rows_have_a_value_for_every_column() {
         let mut catalog = Catalog::default();
         std::rc::Rc::make_mut(&mut catalog.databases).insert("d".into(), Collation::default());
-        let registry = Arc::new(Registry::new(1, 1, 1));
-        let slot = registry.admit("localhost".into());
-        let mut env = env();
-        env.connections = Some(registry);
+        let env = env();
+        let all = Rc::new([Process { id: 7, ..Process::default() }]);
+        env.processes.replace(Some(Processes { all, has_attributes: false }));
         for name in names() {
             let table = table(&name.to_ascii_lowercase()).unwrap();
             assert!(is_virtual(&table.schema));
@@ -371,7 +370,7 @@ mod tests {
             }
         }
         let count = |name: &str| rows(&table(name).unwrap().schema, &catalog, &env, &Sizes::new()).len();
-        assert_eq!((count("SCHEMATA"), count("PROCESSLIST")), (2, slot.iter().count()));
+        assert_eq!((count("SCHEMATA"), count("PROCESSLIST")), (2, 1));
         assert!(table("nonesuch").is_none());
     }
 }

@@ -389,7 +389,8 @@ impl SqlEngine {
         } else if t.word("processlist") {
             t.end()?;
             self.identity(session).await?;
-            let rows: Rows = processlist::list(&session.env).map(|process| process.cells(full)).collect();
+            self.see_processes(&session.env, false).await;
+            let rows: Rows = processlist::list(&session.env).map(|process| processlist::cells(process, full)).collect();
             table(session, out, &["Id", "User", "Host", "db", "Command", "Time", "State", "Info"], &rows);
         } else if t.word("grants") {
             return self.show_grants(session, t, out).await;

@@ -26,7 +26,7 @@ use super::{
 };
 use crate::{
     catalog::copies::Stage,
-    ddl::progress::Progress,
+    ddl::progress::{self, Progress},
     errors,
     exec::{Cluster, duplicate, new_row::Numbers},
     plan::Insert,
@@ -111,7 +111,7 @@ impl SqlEngine {
                 return Err(errors::from_code(ErrorCode::LockTimeout, "").into());
             }
             let waits = "waiting for transactions that have rows of the table";
-            session.info.activity.tells(waits.to_owned());
+            session.info.activity.tells(progress::doing(pair.old, waits));
             tokio::time::sleep(open).await;
             (closed, open) = (CLOSED_MAX.min(closed * 2), OPEN_MAX.min(open * 2));
             let sides = self.look_at(pair).await?;
@@ -224,7 +224,7 @@ impl SqlEngine {
         how: &How<'_>,
         state: &mut Following,
     ) -> std::result::Result<(), Failed> {
-        session.info.activity.tells("copying what has changed meanwhile".to_owned());
+        session.info.activity.tells(progress::doing(&sides.table.schema, "copying what has changed meanwhile"));
         for _ in 0..ROUNDS_MAX {
             if pin!(self.follow(session, sides, how, state)).await? <= FEW {
                 break;

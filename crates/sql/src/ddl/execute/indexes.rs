@@ -12,7 +12,7 @@ use crate::{
         full_text,
         key_parts::{self, IndexClause},
     },
-    ddl::{alter::alter_clause::AlterClause, foreign_key},
+    ddl::{alter::alter_clause::AlterClause, foreign_key, progress},
     errors::{self, Result},
     parse::token::Name,
     plan::rules::functional,
@@ -83,7 +83,7 @@ impl SqlEngine {
     pub(crate) async fn add_index(&self, session: &Session, name: &TableName, clause: &IndexClause) -> Result<()> {
         let mut change = self.new_index(name, clause).await?;
         let index = change.name.clone();
-        session.info.activity.tells("data nodes build the index".to_owned());
+        session.info.activity.tells(progress::doing_at(&name.database, &name.table, "data nodes build the index"));
         let mut made = self.change(Change::CreateIndex(change.clone())).await?;
         for _ in 0..FILL_ATTEMPTS {
             if made != Some(ErrorCode::SchemaVersionChanged) {

@@ -5,7 +5,11 @@ mod transactions;
 
 use crate::{
     accounts::Privileges,
-    admin::{account::random, set::split_assignments, table_locks, unsupported},
+    admin::{
+        account::random,
+        set::{self, split_assignments},
+        table_locks, unsupported,
+    },
     ddl::statement,
     errors::{self, Result},
     exec::{self, next_savepoint},
@@ -20,7 +24,6 @@ use crate::{
     server::{Engine, Output},
     session::{Session, buffers::Scratch, characteristics::access_mode, engine::SqlEngine, ok, ok_with},
     value::datum::Datum,
-    wire::SqlError,
 };
 use apus_types::collate::Collation;
 
@@ -202,14 +205,15 @@ impl SqlEngine {
             }
         } else if t.word("kill") {
             let query = !t.word("connection") && t.word("query");
-            let id = t.number()?.parse::<u32>().unwrap_or(0);
-            t.end()?;
-            self.identity(session).await?;
-            self.check_kill(session, id)?;
-            let registry = &session.info.registry;
-            if !(if query { registry.kill_query(id) } else { registry.kill(id) }) {
-                return Err(SqlError::new(1094, b"HY000", format!("Unknown thread id: {id}")));
+            if t.at_end() {
+                return Err(t.error());
             }
+            let id = set::value_of(session, &t.slice(t.offset(), None))?;
+            // Of longer numbers MySQL takes 32 bits, too.
+            let id = id.number().map_or(0, |id| id.to_i128() as u32);
+            self.identity(session).await?;
+            Box::pin(self.kill_connection(session, id, query)).await?;
+            session.env.may_go_on()?;
         } else if t.peek_word("analyze") || t.peek_word("optimize") || t.peek_word("check") || t.peek_word("repair") {
             return self.maintain(session, &mut t, out).await;
         } else {
