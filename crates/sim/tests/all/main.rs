@@ -14,6 +14,7 @@ mod encryption;
 mod exactly_once;
 mod failed_sync;
 mod failures;
+mod fenced;
 mod guests;
 mod hung;
 mod just_filled;
