@@ -10,6 +10,7 @@ pub const PROBES: &[&str] = &[
     "dict: a new president makes what all have prepared",
     "dict: a new president undoes a schema transaction",
     "dict: a president is lost with a change of the schema",
+    "dict: an era of versions begins",
     "dict: an index is to be filled again",
     "dict: no memory for a change of the schema",
     "dict: request for a president that does not know it",

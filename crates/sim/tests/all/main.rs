@@ -11,6 +11,7 @@ mod departs;
 mod disk;
 mod dropped;
 mod encryption;
+mod eras;
 mod exactly_once;
 mod failed_sync;
 mod failures;
