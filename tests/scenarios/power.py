@@ -75,6 +75,12 @@ def main(t):
             bank.start(resume_without_node_1)
             bank.cluster.wait_up(1)
             bank.check_nothing_lost()
+    with Bank(t, t.directory / "fenced") as bank:
+        with t.case("one of two goes on by the arbitrator's word, and its disk lost that with the power: it starts without the other one, by itself"):
+            start_without_fenced(t, bank)
+    with Bank(t, t.directory / "outlived", durability="replicated", data_nodes=3, replicas=3, workers=1) as bank:
+        with t.case("one of three is left, and goes on with all that it has when the others have begun anew"):
+            outlive(t, bank)
     with Bank(t, t.directory / "groups", data_nodes=4, workers=1) as bank:
         with t.case("a whole node group dies: all go back to the disks by themselves, and nothing is lost"):
             for dead in ((3, 4), (2, 1)):
@@ -131,6 +137,53 @@ def lose_disk(t, bank):
     t.say(f"data node 2 is whole again {cluster.wait_up(2):.1f} s after it came with an empty disk")
     cluster.kill(1)
     cluster.wait_down(1)
+    bank.check_nothing_lost()
+
+
+def start_without_fenced(t, bank):
+    """What the disk of data node 1 has not kept when its power fails is what it is given back without: the view that it went on in."""
+    bank.work(0.5)
+    bank.close_books()
+    cluster = bank.cluster
+    disk, before = bank.directory / "files" / "data-1", t.directory / "data-1-before"
+    shutil.copytree(disk, before)
+    cluster.kill(2)
+    cluster.wait_down(2)
+    cluster.kill(1)
+    shutil.rmtree(disk)
+    before.rename(disk)
+    cluster.restart(1)
+    t.say(f"data node 1 serves {cluster.wait_up(1):.1f} s after its start")
+    text = "begins from the disks without data node 2, fenced by management node 1"
+    check(text in cluster.log_of("data-1"), cluster.node_logs())
+    check(text in json.dumps(cluster.status()), "apus status says whom the start went on without")
+    bank.check_nothing_lost()
+    bank.work(0.5)
+    cluster.restart(2)
+    cluster.wait_up(2)
+    bank.close_books()
+    check(text not in json.dumps(cluster.status()), "nobody is missing any more")
+    bank.check_nothing_lost()
+
+
+def outlive(t, bank):
+    """Without the file that is not synced a node is as after a loss of power: it cannot tell what it had accepted."""
+    bank.work(0.5)
+    cluster = bank.cluster
+    pids = [cluster.data_pid(node) for node in (1, 2)]
+    for pid in pids:
+        os.kill(pid, signal.SIGKILL)
+    wait_until(lambda: not any(alive(pid) for pid in pids), 10, "two data nodes are gone")
+    for node in (1, 2):
+        (bank.directory / "files" / f"data-{node}" / "view").unlink()
+    wait_until(lambda: "frozen" in json.dumps(cluster.status()), 20, "data node 3 is frozen")
+    cluster.restart(1)
+    wait_until(lambda: "data node 1 began anew" in json.dumps(cluster.status()), 20, "data node 3 says for whom it waits")
+    cluster.restart(2)
+    for node in (3, 1, 2):
+        cluster.wait_up(node)
+    check("goes on without data nodes 1, 2" in cluster.log_of("data-3"), cluster.node_logs())
+    bank.close_books()
     bank.check_nothing_lost()
 
 

@@ -461,21 +461,28 @@ fn view(what: &str, view: Option<&View>, report: &mut Report) {
 }
 
 fn view_file(acceptor: &Acceptor, report: &mut Report) -> String {
-    let Acceptor { node, incarnation, boot, committed, promised, prepared, prepared_ballot, .. } = acceptor;
+    let Acceptor { node, incarnation, boot, committed, promised, prepared, prepared_ballot, gives_way, .. } = acceptor;
     report.line(format_args!("incarnation {incarnation}, machine boot {boot}"));
     view("committed view", committed.as_ref(), report);
     report.line(format_args!("promised ballot {promised}"));
     view(&format!("accepted with ballot {prepared_ballot}"), prepared.as_ref(), report);
+    if gives_way.is_some() {
+        view("gives way to those that go on in", gives_way.as_ref(), report);
+    }
     let generation = committed.as_ref().map_or(0, |view| view.generation);
     format!("view of data node {node}, generation {generation}; whole")
 }
 
 fn arbitrator(promise: &Promise, report: &mut Report) -> String {
-    let Promise { cluster, node, identity, lineage, generation, fenced, founded, given_up, .. } = promise;
+    let Promise { cluster, node, identity, lineage, generation, fenced, founded, given_up, without_fenced, .. } =
+        promise;
     report.line(format_args!("arbitrator {identity} of cluster {cluster:x}"));
     let each = |i: &Incarnation| format!("node {} (incarnation {})", i.node, i.incarnation);
     let fenced = list(fenced, each);
-    report.line(format_args!("from view {generation} of founding {lineage} somebody was let go on without: {fenced}"));
+    let where_to = if *without_fenced { ", in a view without them" } else { "" };
+    report.line(format_args!(
+        "from view {generation} of founding {lineage} somebody was let go on without: {fenced}{where_to}"
+    ));
     report.line(format_args!("newest founding {founded}, newest that was given up {given_up}"));
     format!("promises of arbitrating node {node}; whole")
 }

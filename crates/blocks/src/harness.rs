@@ -14,6 +14,7 @@ use apus_signal::{
     envelope::{decode_frame, frame_length},
     epoch::Drained,
     mgmt::ClusterConfig,
+    restart::RedoFound,
     switchover::{Switch, SwitchAnswer},
     view::View,
 };
@@ -68,6 +69,8 @@ pub struct Seen {
 struct StandIn {
     me: BlockRef,
     seen: Rc<RefCell<Seen>>,
+    /// Of an LDM that has a log: what it is to say of it.
+    found: Option<RedoFound>,
 }
 
 impl Block for StandIn {
@@ -105,11 +108,17 @@ impl Block for StandIn {
                 seen.copied.push(apus_signal::copy::CopyFrag::decode(body)?);
                 ctx.send(envelope.from, Kind::CopyFragConf, |b| b.extend_from_slice(body));
             }
+            Kind::RestoreReq => ctx.send(envelope.from, Kind::RestoreConf, |b| b.extend_from_slice(body)),
             _ => {}
         }
         Ok(())
     }
-    fn tick(&mut self, _ctx: &mut Context<'_>) {}
+    fn tick(&mut self, ctx: &mut Context<'_>) {
+        if let Some(found) = self.found.take() {
+            let qmgr = BlockRef::new(self.me.node, BlockId::Qmgr, BlockRef::CONTROL);
+            ctx.send(qmgr, Kind::RedoFoundRep, |b| apus_signal::qmgr::encode(&found, b));
+        }
+    }
     fn dump(&self, _out: &mut String) {}
 }
 
@@ -159,6 +168,8 @@ pub struct Cluster {
     /// Data nodes keep their views; each machine's starts.
     pub keeps_views: bool,
     pub boots: BTreeMap<NodeId, u32>,
+    /// They have logs, which are whole and have nothing in them.
+    pub keeps_logs: bool,
     /// Processes that do not run, with what they are sent waiting.
     pub paused: BTreeSet<NodeId>,
     cluster: ClusterConfig,
@@ -188,6 +199,7 @@ impl Cluster {
             keeps_dictionaries: false,
             keeps_views: false,
             boots: BTreeMap::new(),
+            keeps_logs: false,
             paused: BTreeSet::new(),
             cluster,
             starts: 0,
@@ -247,9 +259,11 @@ impl Cluster {
     }
     fn start_data(&mut self, id: u16, rejoins: bool) {
         let node = NodeId(id);
-        let content = self.files.get(&node).and_then(|files| files.get(crate::qmgr::VIEW_FILE));
+        let content = |name: &str| self.files.get(&node).and_then(|files| files.get(name)).map(Vec::as_slice);
         let boot = self.boots.get(&node).copied().unwrap_or(0).to_string();
-        let kept = crate::qmgr::Kept::read(content.map(Vec::as_slice), None, node, boot).expect("its own file");
+        let (view, synced) = (content(crate::qmgr::VIEW_FILE), content(crate::qmgr::SYNCED_VIEW_FILE));
+        let kept = crate::qmgr::Kept::read(view, synced, node, boot).expect("its own file");
+        let found = RedoFound { exists: kept.newest.is_some(), complete: true, ..RedoFound::default() };
         let kept = self.keeps_views.then_some(kept);
         let files: BTreeMap<String, Vec<u8>> = self
             .files
@@ -258,11 +272,13 @@ impl Cluster {
             .flatten()
             .map(|(file, bytes)| (file.to_string(), bytes.clone()))
             .collect();
-        let keeps_dictionary = self.keeps_dictionaries;
+        let (keeps_dictionary, keeps_logs) = (self.keeps_dictionaries, self.keeps_logs);
         self.start(node, |who, (incarnation, seen)| {
+            let disk = OnDisk { files, segment_bytes: 1 << 20, checkpoint_bytes: 1 << 20, ..OnDisk::default() };
             let config = NodeConfig {
                 rejoins,
                 kept,
+                disk: keeps_logs.then(|| disk.clone()),
                 address: format!("n{id}:{incarnation}"),
                 mgmts: vec![(MGMT, "mgmt:1".to_owned()), (MGMT_2, "mgmt:2".to_owned())],
                 ..node_config(node, incarnation)
@@ -270,12 +286,12 @@ impl Cluster {
             let mut blocks: Vec<Box<dyn Block>> = build(who, &config);
             blocks.retain(|b| !matches!(b.block_ref().block, BlockId::Ldm | BlockId::Tc));
             if keeps_dictionary {
-                let disk = OnDisk { files, segment_bytes: 1 << 20, checkpoint_bytes: 1 << 20, ..OnDisk::default() };
                 blocks.retain(|b| b.block_ref().block != BlockId::Dict);
                 blocks.push(Box::new(Dictionary::new(&NodeConfig { disk: Some(disk), ..config })));
             }
             for block in [BlockId::Ldm, BlockId::Tc] {
-                blocks.push(Box::new(StandIn { me: BlockRef::new(node, block, 0), seen: Rc::clone(&seen) }));
+                let found = Some(found.clone()).filter(|_| keeps_logs && block == BlockId::Ldm);
+                blocks.push(Box::new(StandIn { me: BlockRef::new(node, block, 0), seen: Rc::clone(&seen), found }));
             }
             blocks
         });

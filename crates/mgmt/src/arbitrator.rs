@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use apus_signal::{
+    mgmt::Fences,
     qmgr::{ArbitReq, Incarnation},
     view::View,
 };
@@ -22,6 +23,8 @@ pub struct Arbitrator {
     /// left behind; nobody of a newer one is fenced yet. A process may live, frozen, when its node has started anew: it stays fenced.
     yes_at: Point,
     fenced: BTreeSet<Incarnation>,
+    /// Each yes from that view was for a view without those.
+    without_fenced: bool,
     /// Members of the newest view reported, less those that have started anew since.
     running: BTreeSet<Incarnation>,
     running_at: Point,
@@ -57,6 +60,7 @@ impl Arbitrator {
             incarnation,
             yes_at: (0, 0),
             fenced: BTreeSet::new(),
+            without_fenced: false,
             running: BTreeSet::new(),
             running_at: (0, 0),
             partial_start: None,
@@ -72,6 +76,7 @@ impl Arbitrator {
         Arbitrator {
             yes_at: (kept.lineage, kept.generation),
             fenced: kept.fenced.iter().copied().collect(),
+            without_fenced: kept.without_fenced,
             founded: kept.founded,
             given_up: kept.given_up,
             was_founded: kept.founded != 0,
@@ -121,7 +126,21 @@ impl Arbitrator {
             founded: self.founded,
             given_up: self.given_up,
             members: Vec::new(),
+            without_fenced: self.without_fenced,
         }
+    }
+
+    /// What a start from the disks may rest on (`qmgr/fenced.rs`); `None`: nothing. `node`: our own; `living`: a process is known to run.
+    pub fn fences(&self, node: u32, living: impl Fn(&Incarnation) -> bool) -> Option<Fences> {
+        let fences = Fences {
+            arbitrator: node,
+            identity: self.incarnation,
+            lineage: self.yes_at.0,
+            generation: self.yes_at.1,
+            fenced: self.fenced.iter().copied().collect(),
+            living: self.fenced.iter().filter(|i| living(i)).map(|i| i.node).collect(),
+        };
+        (self.without_fenced && !self.fenced.is_empty()).then_some(fences)
     }
 
     /// A data node told that it runs.
@@ -197,8 +216,10 @@ impl Arbitrator {
         if point > self.yes_at {
             self.yes_at = point;
             self.fenced.clear();
+            self.without_fenced = true;
         }
         self.fenced.extend(&req.others);
+        self.without_fenced &= req.without_others;
         Ok(())
     }
 
@@ -241,6 +262,7 @@ mod tests {
             arbitrator_incarnation: OWN,
             promise_ns: 0,
             lineage: 1,
+            without_others: true,
         }
     }
     fn seen(nodes: &[u32]) -> Arbitrator {
@@ -348,6 +370,28 @@ mod tests {
         assert!(!a.has_gone_on_without(inc(4), (1, 8)));
         assert!(a.ask(&req(8, 2, &[2, 4], &[1, 3])).is_err_and(|no| no.gone_on), "generation 9 is without node 2");
         assert_eq!(a.ask(&req(8, 4, &[2, 4], &[1, 3])), Ok(()), "node 4 only missed the commit");
+    }
+
+    /// A start from the disks may rest on the newest yes, if whoever got it goes on without the others for certain.
+    #[test]
+    fn fences_are_told_where_each_yes_was_for_a_view_without_the_fenced() {
+        let living = |i: &Incarnation| i.node == 2;
+        let mut a = seen(&[1, 2, 3, 4]);
+        assert_eq!(a.fences(9, living), None, "nobody is fenced");
+        assert_eq!(a.ask(&req(5, 3, &[3, 4], &[1, 2])), Ok(()));
+        let fences = a.fences(9, living).expect("two are");
+        assert_eq!((fences.arbitrator, fences.identity, fences.lineage, fences.generation), (9, OWN, 1, 5));
+        assert_eq!((fences.fenced, fences.living), (vec![inc(1), inc(2)], vec![2]));
+        let again = Arbitrator::from_promise(&a.promise(7, 9)).fences(9, living);
+        assert_eq!(again, a.fences(9, living), "so says the file");
+        // Of the view that they are to have the others are members: they may be in the one after it, without those that asked.
+        let with_others = ArbitReq { without_others: false, ..req(5, 3, &[3, 4], &[1, 2]) };
+        assert_eq!(a.ask(&with_others), Ok(()));
+        assert_eq!(a.fences(9, living), None);
+        assert_eq!(a.ask(&req(5, 3, &[3, 4], &[1, 2])), Ok(()));
+        assert_eq!(a.fences(9, living), None, "it stays so for this view");
+        assert_eq!(a.ask(&req(6, 3, &[3], &[4])), Ok(()));
+        assert_eq!(a.fences(9, living).expect("from a later view").fenced, [inc(4)]);
     }
 
     #[test]

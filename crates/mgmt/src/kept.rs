@@ -42,6 +42,9 @@ pub struct Promise {
     /// Of a SQL node: where data nodes were last.
     #[prost(message, repeated, tag = "9")]
     pub members: Vec<Member>,
+    /// Each yes from that view was for a view without those.
+    #[prost(bool, tag = "10")]
+    pub without_fenced: bool,
 }
 
 /// A data node and its place.
@@ -95,6 +98,7 @@ mod tests {
             founded: 1,
             given_up: 1,
             members: vec![Member { node: 2, incarnation: 20, address: "host:1".to_owned() }],
+            without_fenced: true,
         };
         let bytes = promise.to_bytes();
         assert_eq!(Promise::from_bytes(&bytes, NODE), Ok(promise));

@@ -18,6 +18,9 @@
 //! **A start without all nodes** (generation 0) is granted when no cluster is known to run and no other such start was
 //! granted, as long as one of those it was granted to lives: two halves that cannot see each other never both start.
 //!
+//! **Fences and disks.** A cluster that begins again from its disks need not wait for those that were fenced last (`qmgr/fenced.rs`): so the configuration
+//! says whom the file fences, and from which view, and which of them are known to live.
+//!
 //! **Its file** (`kept`) holds who the arbitrator is, whom it fenced and which founding it knows of. A yes is told when the file that says so
 //! is written and synced. So a management node that was restarted is the *same* arbitrator, and goes on where it was; it grants no start without
 //! all nodes of a cluster that was founded before, and tells data nodes of that founding, so that they found no other beside it unless an
@@ -48,8 +51,8 @@ use apus_signal::{
     file::FileDone,
     gcp,
     mgmt::{
-        ClusterConfig, ConfigConf, ConfigNode, MemoryUse, MgmtReq, NodeSummary, RegisterRep, SILENCE_MS, StartProgress,
-        StatusConf,
+        ClusterConfig, ConfigConf, ConfigNode, Fences, MemoryUse, MgmtReq, NodeSummary, RegisterRep, SILENCE_MS,
+        StartProgress, StatusConf,
     },
     operator::FrozenSide,
     qmgr::{ArbitConf, ArbitReq, Heartbeat, Incarnation, LeaseEnd, LinkRep, StopOrd, checked_view, decode, encode},
@@ -137,6 +140,7 @@ pub fn cluster_config(
         silence_ms: *SILENCE_MS.start(),
         founded: 0,
         given_up: 0,
+        fences: None,
         eject_slow_ms: 0,
         durability: 0,
     })
@@ -383,6 +387,13 @@ impl Management {
         self.resigned.is_none() && self.book.as_ref().is_none_or(|b| b.is_open)
     }
 
+    /// What the file says of the newest yes, if it says all of it.
+    fn fences(&self) -> Option<Fences> {
+        self.book.as_ref().filter(|book| self.is_open() && book.token <= self.written)?;
+        let is_linked = |i: &Incarnation| self.links.get(&NodeId(i.node as u16)) == Some(&i.incarnation);
+        self.arbitrator.fences(self.me.0.into(), is_linked)
+    }
+
     /// Has the file written, if it is not what we are.
     fn write_down(&mut self, ctx: &mut Context<'_>) {
         // Who does not know its cluster has promised nothing.
@@ -527,7 +538,7 @@ impl Block for Management {
                 let given_up = self.arbitrator.given_up();
                 // Without a file it has nothing to remember by, and says nothing that the next process would take back.
                 let founded = if self.book.is_some() { self.arbitrator.founded() } else { 0 };
-                let config = ClusterConfig { founded, given_up, ..self.config.clone() };
+                let config = ClusterConfig { founded, given_up, fences: self.fences(), ..self.config.clone() };
                 let conf = ConfigConf { request, config: Some(config) };
                 ctx.send(from, Kind::ConfigConf, |b| encode(&conf, b));
             }

@@ -54,8 +54,20 @@ pub struct Dictionary {
     /// Not for clients: changes that were executed lately, the oldest first.
     #[prost(message, repeated, tag = "7")]
     pub executed: Vec<Executed>,
-    /// Of the view: rows that were read in another one may be others now.
+    /// For clients that of the view: rows that were read in another one may be others now. For members and in the file that of the newest change.
     #[prost(uint64, tag = "8")]
+    pub lineage: u64,
+    /// Not for clients: as [`SchemaState::era`].
+    #[prost(message, optional, tag = "9")]
+    pub era: Option<Era>,
+}
+
+/// An era of versions that was begun ([`apus_types::eras`]).
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Message)]
+pub struct Era {
+    #[prost(uint32, tag = "1")]
+    pub number: u32,
+    #[prost(uint64, tag = "2")]
     pub lineage: u64,
 }
 
@@ -266,6 +278,12 @@ pub struct SchemaStep {
     /// In a `Ref`: an error code.
     #[prost(uint32, tag = "9")]
     pub error: u32,
+    /// The dictionary version that it leads from.
+    #[prost(uint64, tag = "10")]
+    pub follows: u64,
+    /// In which it was begun.
+    #[prost(uint64, tag = "11")]
+    pub lineage: u64,
 }
 
 /// `SchemaStateRep`: sent whenever the president changed or a view settled what was open, so that the new one can finish what the old one began.
@@ -285,6 +303,9 @@ pub struct SchemaState {
     /// Ids below have been given to tables, of steps that were undone, too.
     #[prost(uint32, tag = "5")]
     pub next_table_id: u32,
+    /// The newest one of which a step was prepared, undone or not.
+    #[prost(message, optional, tag = "6")]
+    pub era: Option<Era>,
 }
 
 /// What a `TableOrd` asks of an LDM or TC instance.

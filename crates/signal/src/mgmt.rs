@@ -13,7 +13,7 @@
 use apus_types::limits;
 use prost::Message;
 
-use crate::{gcp, operator::FrozenSide, restart::StartPhase, speeds::Speeds, view::View};
+use crate::{gcp, operator::FrozenSide, qmgr::Incarnation, restart::StartPhase, speeds::Speeds, view::View};
 
 /// One configured data node.
 #[derive(Clone, PartialEq, Message)]
@@ -76,6 +76,30 @@ pub struct ClusterConfig {
     /// The newest founding that an operator has given up, with the rows that its nodes may hold.
     #[prost(fixed64, tag = "31")]
     pub given_up: u64,
+    /// What the management node's file says of its newest yes, as long as it is of use to a start from the disks.
+    #[prost(message, optional, tag = "32")]
+    pub fences: Option<Fences>,
+}
+
+/// The newest yes of an arbitrator that is in its file: some members of a view were let go on, in a view without the others.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct Fences {
+    /// By which views name the arbitrator.
+    #[prost(uint32, tag = "1")]
+    pub arbitrator: u32,
+    #[prost(fixed64, tag = "2")]
+    pub identity: u64,
+    /// Point of the view from which they were let go on.
+    #[prost(fixed64, tag = "3")]
+    pub lineage: u64,
+    #[prost(uint64, tag = "4")]
+    pub generation: u64,
+    /// The others.
+    #[prost(message, repeated, tag = "5")]
+    pub fenced: Vec<Incarnation>,
+    /// Of these, nodes whose process has a link to the management node now.
+    #[prost(uint32, repeated, tag = "6")]
+    pub living: Vec<u32>,
 }
 
 /// Enough partitions that every worker of every node is primary of at least two.

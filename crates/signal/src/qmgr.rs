@@ -119,6 +119,12 @@ pub struct Holding {
     /// Where it is not complete: how the process that was filled became a full member, if it did.
     #[prost(message, optional, tag = "8")]
     pub promotion: Option<Promotion>,
+    /// Later views that its files know to have been accepted, and cannot know to have been committed.
+    #[prost(message, repeated, tag = "9")]
+    pub accepted: Vec<View>,
+    /// The synced file of views is damaged: there may have been others.
+    #[prost(bool, tag = "10")]
+    pub views_are_damaged: bool,
 }
 
 impl Holding {
@@ -291,6 +297,9 @@ pub struct ArbitReq {
     /// Of the asking side's view, see [`View::lineage`].
     #[prost(fixed64, tag = "9")]
     pub lineage: u64,
+    /// The view that is to follow has none of the others as a full member.
+    #[prost(bool, tag = "10")]
+    pub without_others: bool,
 }
 
 /// `ArbitConf`.

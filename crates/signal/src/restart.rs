@@ -145,4 +145,7 @@ pub struct Restore {
     /// A single node, beside a cluster of this lineage that lives; 0: a cluster of which nobody lives.
     #[prost(fixed64, tag = "8")]
     pub lineage: u64,
+    /// Full members that the arbitrator has fenced, and that the founder does without.
+    #[prost(uint32, repeated, tag = "9")]
+    pub without: Vec<u32>,
 }

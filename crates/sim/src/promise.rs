@@ -20,6 +20,9 @@
 //!
 //! Where the data is on disk (`durable=1`), so is the death of a whole group: the others go back to the disks with it.
 //!
+//! So are two kinds of rounds after which those that came back from their disks and those that kept their rows have to find out by themselves who goes on: half of
+//! the nodes is parted from the other half and loses power, or all do; and all but one of each group die, or lose power, and come back.
+//!
 //! So is a round in which nothing happens but that disks hang, of all nodes perhaps.
 //!
 //! So is a round in which nothing happens but that the network parts node groups from each other: each side lacks a group, and when they meet again all
@@ -61,6 +64,8 @@ pub fn refusal(settings: &Settings, round: &Round) -> Option<String> {
     }
     let is_promised = matches!(round.then, Then::Ruin | Then::Dark | Then::Stop)
         || goes_back_to_disks(settings, round)
+        || is_of_halves(settings, round)
+        || is_outlived(settings, round)
         || is_rolled(settings, round)
         || are_spoken_for(settings, round)
         || is_between_groups(settings, round)
@@ -174,6 +179,55 @@ pub fn goes_back_to_disks(settings: &Settings, round: &Round) -> bool {
     is_only_that
         && settings.group_members().iter().all(|group| !group.is_disjoint(&left) || is_gone(group))
         && !holds_all(settings, &left)
+}
+
+/// Half of a cluster with disks is parted from the other half, and loses power while it is, or all lose it, each at one moment. The arbitrators are with that half. Whoever has gone on then has
+/// what it acknowledged on its disks, and says so when it comes back; else those that live, or all disks together, go on.
+pub fn is_of_halves(settings: &Settings, round: &Round) -> bool {
+    let is_late = |ailment: &Ailment| matches!(ailment, Ailment::Slow | Ailment::Hangs);
+    let is_slow = |fault: &Fault| matches!(fault, Fault::Disk { who: Who::Node(n), ailment, .. } if n.is_data() && is_late(ailment));
+    let mut faults = round.faults.iter().filter(|(_, fault)| !is_of_client(fault) && !is_slow(fault));
+    let Some((begin, Fault::Split { side, lasts, .. })) = faults.next() else { return false };
+    let (half, rest): (Nodes, Nodes) = settings.data_nodes().into_iter().partition(|n| side.contains(n));
+    let arbitrators: Nodes = settings.arbitrators().into_iter().collect();
+    let (mut dark, mut moment) = (Nodes::new(), None);
+    for (at, fault) in faults {
+        match fault {
+            Fault::Power { who: Who::Node(node), .. }
+                if *moment.get_or_insert(*at) == *at && (*begin..begin + lasts).contains(at) =>
+            {
+                dark.insert(*node);
+            }
+            _ => return false,
+        }
+    }
+    let is_all = rest.is_subset(&dark);
+    settings.durable
+        && matches!(round.then, Then::Heal | Then::Core)
+        && half.len() == rest.len()
+        && holds_all(settings, &half)
+        && holds_all(settings, &rest)
+        && arbitrators.iter().all(|n| side.contains(n))
+        && half.is_subset(&dark)
+        && (is_all || dark == half)
+}
+
+/// Processes die, or machines lose power, and nothing else happens. Of each group one is never hit: if it may not go on before the others are back, it does then.
+fn is_outlived(settings: &Settings, round: &Round) -> bool {
+    let mut left: Nodes = settings.data_nodes().into_iter().collect();
+    let mut hit = Nodes::new();
+    for (_, fault) in &round.faults {
+        match fault {
+            Fault::Crash { who: Who::Node(node), .. } | Fault::Power { who: Who::Node(node), .. }
+                if hit.insert(*node) =>
+            {
+                left.remove(node);
+            }
+            Fault::Client { .. } => {}
+            _ => return false,
+        }
+    }
+    settings.durable && round.then == Then::Heal && holds_all(settings, &left)
 }
 
 /// Data nodes that are down when the round ends, where processes die and nothing else happens; and those that died and are back by then.

@@ -319,6 +319,16 @@ impl Settings {
                 settings.schedule.0.insert(at, round);
             }
         }
+        let mut random = Random::new(seed ^ 0x6665_6e63);
+        for _ in 0..2 {
+            if !settings.durable || settings.replicas == 1 || random.one_in(3) {
+                continue;
+            }
+            let are_halves = settings.replicas.is_multiple_of(2) && random.below(3) > 0;
+            let round = if are_halves { settings.fenced(&mut random) } else { settings.outlived(&mut random) };
+            let at = random.below(settings.schedule.0.len() as u64 + 1) as usize;
+            settings.schedule.0.insert(at, round);
+        }
         let mut random = Random::new(seed ^ 0x776f_726b);
         if settings.durable && random.one_in(CHANGES_ONE_IN) {
             settings.change = 1 + random.below(1 << 32);

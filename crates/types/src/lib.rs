@@ -6,6 +6,7 @@
 pub mod claims;
 pub mod collate;
 pub mod collections;
+pub mod eras;
 pub mod error;
 pub mod filter;
 pub mod foreign_key;

@@ -156,6 +156,10 @@ pub enum Bug {
     KeyGoesOn,
     /// Of what has changed between two snapshots the rows that are gone are left out.
     DeletedNotListed,
+    /// A start from the disks does without full members that are missing, whether the arbitrator has fenced them or not.
+    FenceOfAnybody,
+    /// A frozen side goes on as if all that it does not hear were dead.
+    SilentHeldForDead,
 }
 
 impl Bug {
@@ -235,6 +239,8 @@ impl Bug {
         Bug::OutcomesNotCopied,
         Bug::KeyGoesOn,
         Bug::DeletedNotListed,
+        Bug::FenceOfAnybody,
+        Bug::SilentHeldForDead,
     ];
 }
 

@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, VecDeque};
 
 use apus_signal::{
     DecodeError,
-    dict::{self, DatabaseMessage, Executed, SchemaStep},
+    dict::{self, DatabaseMessage, Era, Executed, SchemaStep},
     schema::TableMessage,
 };
-use apus_types::TableSchema;
+use apus_types::{TableSchema, eras};
 use prost::Message;
 
 use super::TOKENS_MAX;
@@ -29,6 +29,10 @@ pub struct Catalog {
     pub tables: BTreeMap<u32, TableSchema>,
     /// Changes that were executed, as far as they are remembered.
     pub executed: VecDeque<Executed>,
+    /// In which its newest change was begun.
+    pub lineage: u64,
+    /// The newest era of which a step was prepared, undone or not, as far as this member has heard.
+    pub begun: Era,
 }
 
 impl Default for Catalog {
@@ -39,6 +43,8 @@ impl Default for Catalog {
             databases: BTreeMap::new(),
             tables: BTreeMap::new(),
             executed: VecDeque::new(),
+            lineage: 0,
+            begun: Era::default(),
         }
     }
 }
@@ -47,6 +53,22 @@ impl Catalog {
     /// A table that users see. Names are case-sensitive.
     pub fn find(&self, database: &str, name: &str) -> Option<&TableSchema> {
         self.tables.values().find(|t| t.base_table.is_none() && t.database == database && t.name == name)
+    }
+
+    /// To which the next change leads; the first one of a lineage begins an era.
+    pub fn next_version(&self, lineage: u64) -> u64 {
+        if self.version == 0 || self.lineage == lineage {
+            return self.version + 1;
+        }
+        let (known, begun) = (eras::era(self.version), self.begun);
+        let is_begun = begun.lineage == lineage && begun.number > known; // and its first change was undone
+        eras::first_version(if is_begun { begun.number } else { known.max(begun.number) + 1 })
+    }
+    /// A step is prepared. `true`: none before was of its era.
+    pub fn note_era(&mut self, step: &SchemaStep) -> bool {
+        let before = self.begun;
+        self.begun = before.max(Era { number: eras::era(step.version), lineage: step.lineage });
+        self.begun.number > before.number
     }
 
     /// The ids of a step's tables are given out, whether it is committed or undone: once it is prepared transactions write rows of them, and logs keep these.
@@ -62,7 +84,7 @@ impl Catalog {
     /// A table of the step does not decode; nothing is changed.
     pub fn apply(&mut self, step: &SchemaStep) -> Result<(), DecodeError> {
         let tables = step.upsert_tables.iter().map(TableSchema::try_from).collect::<Result<Vec<_>, _>>()?;
-        assert!(step.version == self.version + 1, "a step to {} follows {}", step.version, self.version);
+        assert!(step.follows == self.version, "a step to {} follows {}", step.version, self.version);
         for name in &step.drop_databases {
             self.databases.remove(name);
         }
@@ -73,8 +95,9 @@ impl Catalog {
             self.databases.insert(database.name.clone(), database.clone());
         }
         self.tables.extend(tables.into_iter().map(|t| (t.id.0, t)));
-        self.version = step.version;
+        (self.version, self.lineage) = (step.version, step.lineage);
         self.skip_ids(step);
+        self.note_era(step);
         let highest = self.tables.last_key_value().map_or(0, |(id, _)| *id);
         assert!(highest < self.next_table_id, "table {highest} has an id that will be given out again");
         Ok(())
@@ -93,7 +116,8 @@ impl Catalog {
 
     /// For another member, or the file: with what was executed.
     pub fn to_copy(&self) -> dict::Dictionary {
-        dict::Dictionary { executed: self.executed.iter().copied().collect(), ..self.to_message(0) }
+        let executed = self.executed.iter().copied().collect();
+        dict::Dictionary { executed, lineage: self.lineage, era: Some(self.begun), ..self.to_message(0) }
     }
     /// For clients.
     pub fn to_message(&self, request: u64) -> dict::Dictionary {
@@ -104,8 +128,7 @@ impl Catalog {
             databases: self.databases.values().cloned().collect(),
             tables: self.tables.values().map(TableMessage::from).collect(),
             next_table_id: self.next_table_id,
-            executed: Vec::new(),
-            lineage: 0,
+            ..dict::Dictionary::default()
         }
     }
 
@@ -119,6 +142,8 @@ impl Catalog {
             databases: message.databases.iter().map(|d| (d.name.clone(), d.clone())).collect(),
             tables: tables.into_iter().map(|t| (t.id.0, t)).collect(),
             executed: message.executed.iter().copied().take(TOKENS_MAX).collect(),
+            lineage: message.lineage,
+            begun: message.era.unwrap_or_default(),
         })
     }
 

@@ -5,13 +5,13 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use apus_kernel::{Context, jam};
 use apus_signal::{
     BlockId, BlockRef, DecodeError, Kind,
-    dict::{Change, DictReadReq, SchemaConf, SchemaReq, SchemaState, SchemaStep},
+    dict::{Change, DictReadReq, Era, SchemaConf, SchemaReq, SchemaState, SchemaStep},
     gcp::GcpHurry,
     qmgr::encode,
     schema::TableMessage,
 };
 use apus_types::{
-    Epoch, ErrorCode, NodeId,
+    Epoch, ErrorCode, NodeId, eras,
     planted::{Bug, planted},
 };
 
@@ -81,6 +81,12 @@ impl Coordinator {
         self.locks.clear();
         self.saved = Saved::Unknown;
     }
+    /// A lineage begins. What is not committed anywhere is undone: those that this side goes on without may have given the version to another change.
+    pub(super) fn undo_prepared(&mut self) {
+        if let Some(running) = self.running.as_mut().filter(|running| !running.committing) {
+            running.error = running.error.max(ErrorCode::SchemaBusy as u32);
+        }
+    }
     pub(super) fn begin_take_over(&mut self, living: BTreeSet<NodeId>, generation: u64) {
         self.collecting = Some(living);
         self.since = generation;
@@ -139,8 +145,9 @@ impl Dictionary {
         }
         self.check_running(ctx);
         while self.coordinator.running.is_none() && self.coordinator.collecting.is_none() {
+            let lineage = self.lineage();
             if self.catalog.version == 0 {
-                self.start(plan::bootstrap(&self.catalog).step, Vec::new(), ctx);
+                self.start(plan::bootstrap(&self.catalog, lineage).step, Vec::new(), ctx);
                 return;
             }
             self.serve_copies(ctx);
@@ -154,8 +161,8 @@ impl Dictionary {
             if self.answer_executed(wish.token, wish.from, wish.request, ctx) {
                 continue;
             }
-            if let Some((lineage, name)) = published(&wish.change) {
-                if self.view.as_ref().is_some_and(|view| view.lineage != lineage) {
+            if let Some((looked_at, name)) = published(&wish.change) {
+                if lineage != looked_at {
                     ctx.probe("dict: an index is to be filled again");
                     self.coordinator.saved = Saved::Unknown; // what was asked for this one is not asked for the next
                     let code = ErrorCode::SchemaVersionChanged;
@@ -167,7 +174,7 @@ impl Dictionary {
                     return;
                 }
             }
-            match plan::plan(&self.catalog, wish.token, &wish.change) {
+            match plan::plan(&self.catalog, wish.token, &wish.change, lineage) {
                 Ok(plan) => self.start(plan.step, vec![(wish.from, wish.request)], ctx),
                 Err((code, name)) => Self::refuse(ctx, wish.from, Kind::SchemaRef, wish.request, code, &name),
             }
@@ -200,7 +207,10 @@ impl Dictionary {
         let step = SchemaStep { generation: self.generation(), ..step };
         let (version, running) = (self.catalog.version, &self.coordinator.running);
         assert!(running.is_none(), "a schema change begins amid another: {}", self.coordinator.summary());
-        assert!(step.version == version + 1, "a schema change to {} begins at {version}", step.version);
+        assert!(step.follows == version, "a schema change to {} begins at {version}", step.version);
+        if eras::era(step.version) > eras::era(version) {
+            ctx.probe("dict: an era of versions begins");
+        }
         let waiting = self.broadcast(Kind::SchemaPrepReq, &step, ctx);
         self.coordinator.running = Some(Running { step, from, committing: false, waiting, sent: ctx.now(), error: 0 });
     }
@@ -267,7 +277,7 @@ impl Dictionary {
         let Some(running) = self.coordinator.running.take_if(|r| r.waiting.is_empty()) else { return };
         if !running.committing && running.error == 0 {
             let version = self.catalog.version;
-            assert!(running.step.version == version + 1, "{} is to be committed on {version}", running.step.version);
+            assert!(running.step.follows == version, "{} is to be committed on {version}", running.step.version);
             let waiting = self.broadcast(Kind::SchemaCommitOrd, &running.step, ctx);
             self.coordinator.running = Some(Running { committing: true, waiting, sent: ctx.now(), ..running });
             return;
@@ -311,6 +321,7 @@ impl Dictionary {
         // An undone step may be unknown to those who were not asked to prepare it.
         let given = reports.values().map(|r| r.next_table_id).max().unwrap_or(0);
         self.catalog.next_table_id = self.catalog.next_table_id.max(given);
+        self.catalog.begun = reports.values().filter_map(|r| r.era).fold(self.catalog.begun, Era::max);
         let newest = reports.values().max_by_key(|r| r.version);
         let Some(newest) = newest else { return };
         let is_half = reports.values().any(|r| r.version < newest.version) && !planted(Bug::SchemaLeftHalf);

@@ -14,7 +14,7 @@ use apus_signal::{
     schema::TableMessage,
 };
 use apus_types::{
-    ErrorCode, TableId, TableSchema,
+    ErrorCode, TableId, TableSchema, eras,
     foreign_key::{ForeignKey, Held},
     form::Source,
 };
@@ -38,7 +38,7 @@ impl Planner<'_> {
         for message in list.iter().filter(|m| !m.columns.is_empty()) {
             let invalid = || (ErrorCode::InvalidSchema, message.name.clone());
             let mut key = ForeignKey::try_from(message).map_err(|_| invalid())?;
-            key.created = self.catalog.version + 1;
+            key.created = self.dictionary_version();
             if !key.refers_to(&table.database, &table.name) {
                 let parent = self.catalog.find(&key.parent_database, &key.parent_table);
                 let seen = (message.parent_id, message.parent_version);
@@ -71,7 +71,7 @@ impl Planner<'_> {
         if let Some(twin) = new.iter().find(is_taken) {
             return Err((ErrorCode::IndexExists, twin.name.clone()));
         }
-        table.version += 1;
+        table.version = self.next_version(table.version);
         if !new.is_empty() {
             table.held.since = table.version;
         }
@@ -83,7 +83,7 @@ impl Planner<'_> {
     pub(super) fn publish_foreign_key(&mut self, mut table: TableSchema, name: &str) -> Result<TableId, Refusal> {
         let found = table.foreign_keys.iter_mut().find(|key| key.name.eq_ignore_ascii_case(name));
         found.ok_or_else(|| (ErrorCode::IndexNotFound, name.to_owned()))?.unchecked = false;
-        table.version += 1;
+        table.version = self.next_version(table.version);
         self.put(&table)
     }
 }
@@ -91,6 +91,7 @@ impl Planner<'_> {
 /// The dictionary behind a step, as far as it is another one.
 struct After<'a> {
     catalog: &'a Catalog,
+    version: u64,
     changed: BTreeMap<u32, TableSchema>,
     dropped: BTreeSet<u32>,
 }
@@ -105,7 +106,7 @@ impl After<'_> {
         let known = self.catalog.tables.get(&id);
         let table = self.changed.entry(id).or_insert(known?.clone());
         if known.is_some_and(|known| known.version == table.version) {
-            table.version += 1;
+            table.version = eras::table_version(self.version, table.version);
         }
         Some(table)
     }
@@ -214,7 +215,8 @@ pub(super) fn settle(catalog: &Catalog, step: &mut SchemaStep) -> Result<(), Ref
         changed.insert(message.id, table);
     }
     let named: Vec<TableSchema> = changed.values().cloned().collect();
-    let mut after = After { catalog, changed, dropped: step.drop_tables.iter().copied().collect() };
+    let dropped = step.drop_tables.iter().copied().collect();
+    let mut after = After { catalog, version: step.version, changed, dropped };
     for new in &named {
         if let Some(old) = catalog.tables.get(&new.id.0) {
             after.follow_names(old, new);
@@ -250,7 +252,7 @@ mod tests {
         TableName { database: "test".to_owned(), table: table.to_owned(), version: 0 }
     }
     fn run(catalog: &mut Catalog, change: Change) -> Result<(), ErrorCode> {
-        let plan = plan(catalog, 1, &change).map_err(|e| e.0)?;
+        let plan = plan(catalog, 1, &change, 0).map_err(|e| e.0)?;
         catalog.apply(&plan.step).unwrap();
         Ok(())
     }
@@ -280,7 +282,7 @@ mod tests {
     }
     fn start() -> Catalog {
         let mut catalog = Catalog::default();
-        let step = bootstrap(&catalog).step;
+        let step = bootstrap(&catalog, 0).step;
         catalog.apply(&step).unwrap();
         create(&mut catalog, "p", Vec::new()).unwrap();
         catalog

@@ -7,6 +7,8 @@
 //! The ids of the tables that a change makes are in the file before the change is committed: a log may hold rows of them when the change is undone, and they would come back
 //! in another table of that id.
 //!
+//! A change that begins an era of versions ([`apus_types::eras`]) is prepared when that is in the file: whoever is told of a version of it can count on it that the era does not come again.
+//!
 //! A change that was under way when the power went is there or not, as the newest file says; its rows, if any, come with it. The file holds the tokens of what
 //! was executed, too: a client that asks again hears that, and nothing is executed twice.
 //!
@@ -17,7 +19,7 @@ use std::collections::BTreeMap;
 use apus_kernel::{Context, jam};
 use apus_signal::{
     BlockId, BlockRef, Kind,
-    dict::{self, DictReadReq, SchemaStep, TableOrd},
+    dict::{self, DictReadReq, Era, SchemaStep, TableOrd},
     file::{FileDone, seal, unseal},
     gcp::Keep,
     qmgr::{JoinAnswer, decode, encode},
@@ -79,6 +81,14 @@ impl Keeper {
     pub(super) fn has_failed(&self) -> bool {
         self.failed_at.is_some()
     }
+    /// The number of the newest write.
+    pub(super) fn last_write(&self) -> u64 {
+        self.token
+    }
+    /// This write, or a later one, is done, or has failed.
+    pub(super) fn is_past(&self, write: u64) -> bool {
+        write <= self.written || self.has_failed()
+    }
     pub(super) fn summary(&self) -> String {
         format!("file {} of {} written, {} wait", self.written, self.token, self.waiting.len())
     }
@@ -118,6 +128,7 @@ impl Dictionary {
     }
 
     pub(super) fn on_file(&mut self, done: &FileDone, is_written: bool, ctx: &mut Context<'_>) {
+        let before = (self.keeper.written, self.keeper.has_failed());
         if is_written {
             self.keeper.written = self.keeper.written.max(done.token);
             self.keeper.failed_at = None;
@@ -128,6 +139,9 @@ impl Dictionary {
                 ctx.log(format_args!("{}; schema changes wait until it can be written", done.reason));
             }
             self.keeper.failed_at = Some(ctx.now());
+        }
+        if self.participant.waits_for_file(before) {
+            self.check_prepared(ctx);
         }
     }
 
@@ -172,8 +186,10 @@ impl Dictionary {
         let gone = self.catalog.tables.keys().filter(|id| !catalog.tables.contains_key(id));
         orders.extend(gone.map(|id| Self::drop_order(*id)));
         // This node's log may have rows of tables that others have not heard of.
-        let given = self.keeper.found.as_ref().map_or(0, |found| found.next_table_id);
-        self.catalog = Catalog { next_table_id: catalog.next_table_id.max(given), ..catalog };
+        let found = self.keeper.found.as_ref();
+        let (ids, begun) = found.map_or((0, Era::default()), |found| (found.next_table_id, found.begun));
+        let (next_table_id, begun) = (catalog.next_table_id.max(ids), catalog.begun.max(begun));
+        self.catalog = Catalog { next_table_id, begun, ..catalog };
         self.account(self.catalog.encoded_bytes());
         self.put_file(ctx);
         let (order, waiting) = self.order_tables(&orders, ctx);

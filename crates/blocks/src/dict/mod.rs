@@ -21,6 +21,8 @@
 //! them confirm the last step once more for the same reason (simulator seed 219002582). **A node joins**: it copies the dictionary between two transactions and no transaction
 //! begins before it is in the view, its link is gone or [`JOIN_LOCK_NS`] are over; a member that finds itself behind stops.
 //!
+//! **A lineage begins** with an era of versions, so that no definition gets the version of one that was lost: [`apus_types::eras`].
+//!
 //! **A unique index is published** when all that was committed before is on the disks, where there are disks; changes behind it wait, too. It is refused if the cluster has
 //! started from the disks since it was filled.
 //!
@@ -151,6 +153,9 @@ impl Dictionary {
     fn generation(&self) -> u64 {
         self.view.as_ref().map_or(0, |v| v.generation)
     }
+    fn lineage(&self) -> u64 {
+        self.view.as_ref().map_or(0, |v| v.lineage)
+    }
     fn living(&self) -> BTreeSet<NodeId> {
         self.view.iter().flat_map(View::living).map(|n| n.node()).collect()
     }
@@ -174,7 +179,7 @@ impl Dictionary {
             self.watchers.pop_front();
         }
         self.watchers.push_back(from);
-        let lineage = self.view.as_ref().map_or(0, |view| view.lineage);
+        let lineage = self.lineage();
         let answer = if req.known_version == self.catalog.version {
             let version = self.catalog.version;
             dict::Dictionary { request: req.request, version, unchanged: true, lineage, ..dict::Dictionary::default() }
@@ -254,6 +259,9 @@ impl Dictionary {
         let before = self.president();
         let process = before.and_then(|n| self.view.as_ref()?.node(n)).map(|n| n.incarnation);
         let settles = self.view.as_ref().is_some_and(|old| view.settles_after(old));
+        if self.view.as_ref().is_some_and(|old| old.lineage != view.lineage) {
+            self.coordinator.undo_prepared();
+        }
         self.view = Some(view);
         self.stop_asking_for_copy();
         let president = self.president();

@@ -8,7 +8,7 @@ use apus_signal::{
     restart::Restore,
     schema::TableMessage,
 };
-use apus_types::{ErrorCode, NodeId, TableSchema};
+use apus_types::{ErrorCode, NodeId, TableSchema, eras};
 use prost::Message;
 
 use super::{COPY_RETRY_NS, Catalog, Dictionary};
@@ -20,6 +20,8 @@ struct Prepared {
     order: u64,
     /// Answers that LDM and TC instances owe.
     waiting: usize,
+    /// Number of the write of the file that has the era of the step.
+    kept: u64,
     error: u32,
 }
 
@@ -46,6 +48,10 @@ impl Participant {
     pub(super) fn summary(&self) -> String {
         let prepared = self.prepared.as_ref().map(|p| (p.step.version, p.waiting));
         format!("prepared {prepared:?} copying {}", self.copying.is_some())
+    }
+    /// What is prepared waits for the file, of which so much was written before, or could not be.
+    pub(super) fn waits_for_file(&self, (written, has_failed): (u64, bool)) -> bool {
+        !has_failed && self.prepared.as_ref().is_some_and(|p| p.kept > written)
     }
     pub(super) fn restore(&mut self, restore: Restore, answer: JoinAnswer) {
         self.copying = Some(Copying { answer, restore: Some(restore), last_ask: None, order: 0, waiting: 0 });
@@ -127,7 +133,7 @@ impl Dictionary {
             ctx.send(from, Kind::SchemaPrepConf, |b| encode(&answer, b));
             return Ok(());
         }
-        if step.version != self.catalog.version + 1 {
+        if step.follows != self.catalog.version {
             self.fall_out(step.version, ctx);
             return Ok(());
         }
@@ -146,13 +152,16 @@ impl Dictionary {
             let undo = self.undo_orders(&old.step);
             self.order_tables(&undo, ctx);
         }
-        if self.catalog.skip_ids(&step) {
+        let begins_era = self.catalog.note_era(&step);
+        if self.catalog.skip_ids(&step) || begins_era {
             self.put_file(ctx);
         }
+        let is_first = eras::era(step.version) > eras::era(step.follows);
+        let kept = if is_first { self.keeper.last_write() } else { 0 };
         let orders: Vec<TableOrd> = step.upsert_tables.iter().map(|t| Self::define(self.as_prepared(t))).collect();
         let error = if self.has_memory_for(&step, ctx) { 0 } else { ErrorCode::OutOfMemory as u32 };
         let (order, waiting) = self.order_tables(if error == 0 { &orders } else { &[] }, ctx);
-        self.participant.prepared = Some(Prepared { step, coordinator: from, order, waiting, error });
+        self.participant.prepared = Some(Prepared { step, coordinator: from, order, waiting, kept, error });
         self.check_prepared(ctx);
         Ok(())
     }
@@ -171,10 +180,15 @@ impl Dictionary {
         has_memory
     }
 
-    fn check_prepared(&mut self, ctx: &mut Context<'_>) {
-        let Some(prepared) = self.participant.prepared.as_ref().filter(|p| p.waiting == 0) else { return };
-        let version = self.catalog.version;
-        assert!(prepared.step.version == version + 1, "{} is prepared on {version}", prepared.step.version);
+    /// All LDMs and TCs have the tables, and the disk has the era, or cannot be written.
+    fn is_prepared(&self, prepared: &Prepared) -> bool {
+        prepared.waiting == 0 && self.keeper.is_past(prepared.kept)
+    }
+
+    pub(super) fn check_prepared(&mut self, ctx: &mut Context<'_>) {
+        let Some(prepared) = self.participant.prepared.as_ref().filter(|p| self.is_prepared(p)) else { return };
+        let (step, version) = (&prepared.step, self.catalog.version);
+        assert!(step.follows == version, "{} is prepared on {version}", step.version);
         let disk = if self.keeper.has_failed() { ErrorCode::DiskFailed as u32 } else { 0 };
         let answer = Self::step_answer(&prepared.step, prepared.error.max(disk));
         let kind = if answer.error == 0 { Kind::SchemaPrepConf } else { Kind::SchemaPrepRef };
@@ -210,11 +224,11 @@ impl Dictionary {
         step: &SchemaStep,
         ctx: &mut Context<'_>,
     ) -> Result<(), DecodeError> {
-        if step.version > self.catalog.version + 1 {
-            self.fall_out(step.version, ctx);
-            return Ok(());
-        }
-        if step.version == self.catalog.version + 1 {
+        if step.version > self.catalog.version {
+            if step.follows != self.catalog.version {
+                self.fall_out(step.version, ctx);
+                return Ok(());
+            }
             let prepared = self.participant.prepared.take();
             let is_prepared = prepared.is_some_and(|p| p.step.token == step.token);
             let as_prepared = |t: &&TableMessage| is_prepared && self.as_prepared(t) == **t;
@@ -249,13 +263,18 @@ impl Dictionary {
     /// The president changed: what we know, to the new one.
     pub(super) fn report_state(&self, ctx: &mut Context<'_>) {
         let Some(president) = self.president() else { return };
-        let (version, prepared) = (self.catalog.version, self.participant.prepared.as_ref().map(|p| p.step.version));
-        assert!(prepared.is_none_or(|p| p == version + 1), "{prepared:?} is prepared on {version}");
+        let (version, prepared) = (self.catalog.version, self.participant.prepared.as_ref());
+        assert!(prepared.is_none_or(|p| p.step.follows == version), "{} on {version}", self.participant.summary());
         // One that is not prepared to the end counts as one with an error: nobody can have committed it.
-        let open = |p: &Prepared| if p.waiting > 0 { ErrorCode::SchemaBusy as u32 } else { p.error };
-        let prepared = self.participant.prepared.as_ref().map(|p| SchemaStep { error: open(p), ..p.step.clone() });
-        let (generation, next_table_id) = (self.generation(), self.catalog.next_table_id);
-        let state = SchemaState { version, last: self.participant.last.clone(), prepared, generation, next_table_id };
+        let open = |p: &Prepared| if self.is_prepared(p) { p.error } else { ErrorCode::SchemaBusy as u32 };
+        let state = SchemaState {
+            version,
+            last: self.participant.last.clone(),
+            prepared: prepared.map(|p| SchemaStep { error: open(p), ..p.step.clone() }),
+            generation: self.generation(),
+            next_table_id: self.catalog.next_table_id,
+            era: Some(self.catalog.begun),
+        };
         ctx.send(Self::dict_of(president), Kind::SchemaStateRep, |b| encode(&state, b));
     }
 

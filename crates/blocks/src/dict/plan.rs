@@ -7,6 +7,7 @@ use apus_signal::{
 use apus_types::{
     Column, ColumnType, ErrorCode, FullText, IndexDef, IndexNo, IndexState, TableId, TableSchema,
     collate::Collation,
+    eras,
     form::Source,
     rules::{CheckDef, TriggerDef},
 };
@@ -39,7 +40,7 @@ pub struct Plan {
 }
 
 /// What the first president puts into an empty dictionary.
-pub fn bootstrap(catalog: &Catalog) -> Plan {
+pub fn bootstrap(catalog: &Catalog, lineage: u64) -> Plan {
     let column = |name: &str, comment: &str| Column {
         nullable: false,
         comment: comment.to_owned(),
@@ -50,7 +51,7 @@ pub fn bootstrap(catalog: &Catalog) -> Plan {
         column("next_value", "first value not given out"),
     ];
     let mut table = TableSchema::new(SYSTEM_DATABASE, AUTO_INCREMENT_TABLE, columns, vec![0]);
-    let mut planner = Planner::new(catalog, 0);
+    let mut planner = Planner::new(catalog, 0, lineage);
     table.id = planner.new_id();
     for name in [SYSTEM_DATABASE, "test"] {
         let collation = u32::from(Collation::Utf8mb4GeneralCi.id());
@@ -62,8 +63,8 @@ pub fn bootstrap(catalog: &Catalog) -> Plan {
 
 /// # Errors
 /// The code and the name of the object that is in the way.
-pub fn plan(catalog: &Catalog, token: u64, change: &Change) -> Result<Plan, Refusal> {
-    let mut planner = Planner::new(catalog, token);
+pub fn plan(catalog: &Catalog, token: u64, change: &Change, lineage: u64) -> Result<Plan, Refusal> {
+    let mut planner = Planner::new(catalog, token, lineage);
     let table = match change {
         Change::CreateDatabase(database) => planner.create_database(database).map(|()| None),
         Change::AlterDatabase(database) => planner.alter_database(database).map(|()| None),
@@ -107,9 +108,11 @@ fn full_name(name: &TableName) -> String {
 }
 
 impl<'a> Planner<'a> {
-    fn new(catalog: &'a Catalog, token: u64) -> Planner<'a> {
+    fn new(catalog: &'a Catalog, token: u64, lineage: u64) -> Planner<'a> {
         let step = SchemaStep {
-            version: catalog.version + 1,
+            version: catalog.next_version(lineage),
+            follows: catalog.version,
+            lineage,
             token,
             next_table_id: catalog.next_table_id,
             ..SchemaStep::default()
@@ -122,6 +125,14 @@ impl<'a> Planner<'a> {
         assert!(upserts.iter().all(|t| is_given(t.id)), "a table has an id that was not given: {:?}", self.step);
         assert!(drops.iter().all(|id| is_given(*id)), "a table is dropped that never was: {:?}", self.step);
         Plan { step: self.step, table }
+    }
+    /// To which it leads.
+    pub(super) fn dictionary_version(&self) -> u64 {
+        self.step.version
+    }
+    /// The version of a table that the step gives, which had `before`.
+    pub(super) fn next_version(&self, before: u32) -> u32 {
+        eras::table_version(self.step.version, before)
     }
     fn new_id(&mut self) -> TableId {
         let id = self.step.next_table_id;
@@ -158,7 +169,7 @@ impl<'a> Planner<'a> {
     fn put_hidden(&mut self, base: &TableSchema, index: &mut IndexDef) -> Result<(), Refusal> {
         if index.unique {
             let mut hidden = TableSchema::hidden_for(base, index);
-            hidden.id = self.new_id();
+            (hidden.id, hidden.version) = (self.new_id(), self.next_version(0));
             index.hidden_table = Some(hidden.id);
             self.put(&hidden)?;
         }
@@ -214,7 +225,7 @@ impl<'a> Planner<'a> {
         }
         let mut message = message.clone();
         message.id = self.new_id().0;
-        message.version = 1;
+        message.version = self.next_version(0);
         message.base_table = 0;
         (message.form, message.older) = (0, Vec::new());
         let foreign_keys = std::mem::take(&mut message.foreign_keys);
@@ -253,7 +264,7 @@ impl<'a> Planner<'a> {
         let mut table = self.user_table(Some(name))?;
         self.drop_with_hidden(&table);
         table.id = self.new_id();
-        table.version += 1;
+        table.version = self.next_version(table.version);
         table.forget_forms(); // no row is left of any
         for index in &mut table.indexes {
             index.hidden_table = None;
@@ -284,7 +295,7 @@ impl<'a> Planner<'a> {
         table.invisible_indexes.extend(change.invisible.then_some(index.no));
         table.descending.extend(descending.into_iter().map(|at| (index.no, at)));
         table.indexes.push(index);
-        table.version += 1;
+        table.version = self.next_version(table.version);
         self.put(&table)
     }
 
@@ -297,7 +308,7 @@ impl<'a> Planner<'a> {
         let index = table.indexes.remove(at);
         table.forget_index(index.no);
         self.step.drop_tables.extend(index.hidden_table.map(|t| t.0));
-        table.version += 1;
+        table.version = self.next_version(table.version);
         self.put(&table)
     }
 
@@ -308,7 +319,7 @@ impl<'a> Planner<'a> {
         }
         let at = self.index_position(&table, change)?;
         table.indexes[at].state = IndexState::Ready;
-        table.version += 1;
+        table.version = self.next_version(table.version);
         self.put(&table)
     }
 
@@ -348,7 +359,7 @@ impl<'a> Planner<'a> {
             table.triggers = new.triggers.iter().map(TriggerDef::from).collect();
             table.refresh();
         }
-        table.version += 1;
+        table.version = self.next_version(table.version);
         self.put(&table)
     }
 
@@ -373,7 +384,7 @@ impl<'a> Planner<'a> {
         table.database.clone_from(&to.database);
         table.checks.iter_mut().for_each(|check| check.follow(&table.name, &to.table));
         table.name.clone_from(&to.table);
-        table.version += 1;
+        table.version = self.next_version(table.version);
         for index in &table.indexes {
             let Some(mut hidden) = index.hidden_table.and_then(|t| self.catalog.tables.get(&t.0)).cloned() else {
                 continue;
@@ -397,7 +408,7 @@ mod tests {
 
     fn start() -> Catalog {
         let mut catalog = Catalog::default();
-        let step = bootstrap(&catalog).step;
+        let step = bootstrap(&catalog, 0).step;
         catalog.apply(&step).unwrap();
         catalog
     }
@@ -405,7 +416,7 @@ mod tests {
         TableName { database: "test".to_owned(), table: table.to_owned(), version: 0 }
     }
     fn run(catalog: &mut Catalog, change: Change) -> Result<Option<TableSchema>, ErrorCode> {
-        let plan = plan(catalog, 1, &change).map_err(|e| e.0)?;
+        let plan = plan(catalog, 1, &change, 0).map_err(|e| e.0)?;
         catalog.apply(&plan.step).unwrap();
         Ok(plan.table.map(|t| catalog.tables[&t.0].clone()))
     }
@@ -427,6 +438,33 @@ mod tests {
             table.indexes.push(index);
         }
         TableMessage::from(&table)
+    }
+
+    #[test]
+    fn the_first_change_of_a_lineage_begins_an_era() {
+        let mut c = start();
+        run(&mut c, Change::CreateTable(table_message("t", true))).unwrap();
+        let change = |c: &Catalog, lineage, name: &str| {
+            plan(c, 1, &Change::CreateTable(table_message(name, true)), lineage).unwrap().step
+        };
+        let versions = |step: &SchemaStep| step.upsert_tables.iter().map(|t| t.version).collect::<Vec<_>>();
+        let first = change(&c, 5, "u");
+        assert_eq!((first.version, first.follows), (eras::first_version(1), c.version));
+        assert_eq!(versions(&first), [1 << 20; 2], "the hidden table's, too");
+        assert!(c.note_era(&first) && !c.note_era(&first));
+        assert_eq!(change(&c, 5, "v").version, first.version, "it was undone, in the same lineage");
+        let next = change(&c, 6, "v");
+        assert_eq!((next.version, next.follows), (eras::first_version(2), c.version), "it may have been lost");
+        c.apply(&next).unwrap();
+        let message = c.to_copy();
+        let copy = Catalog::from_message(&message).unwrap();
+        assert_eq!((copy.lineage, copy.begun), (6, c.begun));
+        let more = change(&copy, 6, "w");
+        assert_eq!((more.version, versions(&more)), (next.version + 1, vec![2 << 20; 2]));
+        c.apply(&more).unwrap();
+        let renamed = RenameTable { from: Some(name("w")), to: Some(name("x")) };
+        let step = plan(&c, 1, &Change::RenameTable(renamed), 6).unwrap().step;
+        assert_eq!(versions(&step), [2 << 20, (2 << 20) + 1], "one more for the table");
     }
 
     #[test]

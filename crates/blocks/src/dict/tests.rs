@@ -19,7 +19,7 @@ use apus_types::{Column, ColumnType, ErrorCode, NodeId, TableSchema, form::Sourc
 use super::{Catalog, Dictionary, bootstrap, read_file};
 use crate::{
     NodeConfig, OnDisk,
-    harness::{Cluster, node_config},
+    harness::{Cluster, MGMT, node_config},
 };
 
 fn started(replicas: u32) -> Cluster {
@@ -296,7 +296,7 @@ fn the_ids_of_tables_are_on_disk_before_they_are_made() {
     let config = NodeConfig { disk: Some(disk), ..node_config(node, incarnation) };
     let mut worker = Worker::new(WorkerConfig { node, worker: 0, instances: 1, control: false, incarnation, seed: 1 });
     let mut dict = Dictionary::new(&config);
-    let (me, step) = (Dictionary::dict_of(NodeId(1)), bootstrap(&Catalog::default()).step);
+    let (me, step) = (Dictionary::dict_of(NodeId(1)), bootstrap(&Catalog::default(), 0).step);
     let written = worker.with_context(me, |ctx| dict.on_prep_req(me, step.clone(), ctx));
     assert!(written.is_ok());
     let files: BTreeMap<String, Vec<u8>> = worker
@@ -339,6 +339,61 @@ fn a_change_is_on_disk_when_it_is_answered_whoever_is_asked() {
         let files = c.files[&NodeId(2)].iter().map(|(file, bytes)| (file.to_string(), bytes.clone())).collect();
         assert!(read_file(&files).is_ok_and(|kept| kept.tables.values().any(|t| t.name == "t")));
     }
+}
+
+fn changed(c: &mut Cluster, id: u16, token: u64, change: Change) -> SchemaConf {
+    c.answers.clear();
+    wish(c, id, token, change);
+    assert!(c.run_until(500, |c| c.answers.iter().any(|a| a.1 == Kind::SchemaConf)), "change {token} is answered");
+    decode(&c.answer(Kind::SchemaConf).unwrap()).unwrap()
+}
+
+/// Data node 1 goes on without 2, loses power and with it definitions that clients have seen. Data node 2 has outlived it: no table gets a version there that another definition had,
+/// and nobody is told a version of the new era before disks know that it was begun.
+#[test]
+fn a_version_that_was_lost_is_given_to_no_other_definition() {
+    let mut c = Cluster::new(1, 2);
+    c.start_lasting_mgmt(MGMT);
+    (c.keeps_views, c.keeps_logs, c.keeps_dictionaries) = (true, true, true);
+    (1..=2).for_each(|id| c.start_node(id));
+    let lives = |c: &Cluster, id: u16| c.view(id).is_some_and(|v| v.state(NodeId(id)) == NodeState::Up);
+    assert!(c.run_until(3_000, |c| (1..=2).all(|id| lives(c, id))));
+    c.run_ms(1_100);
+    let t = changed(&mut c, 2, 5, table("t")).table.expect("it is made");
+    c.run_ms(50);
+    let (disk, lineage) = (c.files[&NodeId(1)].clone(), c.view(2).map(|v| v.lineage));
+    c.separate(2, MGMT.0);
+    c.separate(1, 2);
+    assert!(c.run_until(2_000, |c| c.view(1).is_some_and(|v| v.living().count() == 1)));
+    changed(&mut c, 1, 6, column(t.id));
+    changed(&mut c, 1, 7, table("u"));
+    let lost = read(&mut c, 1);
+    c.kill(1);
+    c.boots.insert(NodeId(1), 1);
+    c.files.insert(NodeId(1), disk);
+    c.cut.clear();
+    c.start_lasting_mgmt(MGMT);
+    c.run_ms(1_000);
+    c.start_node(1);
+    assert!(c.run_until(9_000, |c| c.view(2).map(|v| v.lineage) > lineage), "2 goes on");
+    assert!(c.run_until(9_000, |c| (1..=2).all(|id| lives(c, id))), "1 is back");
+    c.run_ms(100);
+    let before = read(&mut c, 2).version;
+    c.slow_file = Some(super::DICTIONARY_FILE);
+    c.answers.clear();
+    wish(&mut c, 2, 8, index(true));
+    c.run_ms(300);
+    assert!(c.answer(Kind::SchemaConf).is_none() && read(&mut c, 2).version == before, "the era is not on disk");
+    c.write_slow_file();
+    assert!(c.run_until(500, |c| c.answers.iter().any(|a| a.1 == Kind::SchemaConf)));
+    changed(&mut c, 2, 9, table("v"));
+    let (made, by_lost) = (read(&mut c, 2), |id: u32| lost.tables.iter().find(|t| t.id == id));
+    assert!(made.version > lost.version && made.tables.len() > lost.tables.len(), "{} {}", made.version, lost.version);
+    let given_twice = made.tables.iter().find(|t| by_lost(t.id).is_some_and(|l| l.version == t.version && l != *t));
+    assert!(given_twice.is_none(), "{given_twice:?} in {lost:?}");
+    let (table, name) = (Some(table_name()), "i".to_owned());
+    let next = changed(&mut c, 2, 10, Change::DropIndex(IndexChange { table, name, ..IndexChange::default() }));
+    assert_eq!(next.version, made.version + 1, "one era for all changes of a lineage");
 }
 
 /// A president that stays goes through a take-over when node groups meet again. What a member said when it joined is of an earlier dictionary.

@@ -53,8 +53,9 @@ enum Step {
 pub(super) struct Gates {
     token: u64,
     missing: u8,
-    /// Number of the state that is to be in the file.
+    /// Number of the state that is to be in the file, and of the write of the synced one that is to be over.
     file: u64,
+    sync: u64,
     from: NodeId,
     answer: ViewPrepAnswer,
 }
@@ -89,7 +90,7 @@ impl Change {
 }
 
 impl Membership {
-    fn next_ballot(&self) -> u64 {
+    pub(super) fn next_ballot(&self) -> u64 {
         ((self.promised >> BALLOT_SHIFT) + 1) << BALLOT_SHIFT | u64::from(self.me.0)
     }
 
@@ -141,8 +142,10 @@ impl Membership {
         if !made_by_us && !self.took_over {
             self.begin_take_over(ctx);
         } else if let Some((_, view)) = self.prepared.clone() {
+            self.is_own_choice = false;
             self.propose(view, ctx);
         } else if let Some(view) = self.next_view(ctx.now()) {
+            self.is_own_choice = true;
             self.propose(view, ctx);
         }
     }
@@ -390,6 +393,9 @@ impl Membership {
     }
 
     pub(super) fn on_gave_way(&mut self, from: NodeId, conf: &ViewPrepAnswer, ctx: &mut Context<'_>) {
+        if self.has_given_way_to_rest(from, conf) {
+            return;
+        }
         if let Some(change) = &mut self.change
             && change.ballot == conf.ballot
             && change.yielding.remove(&from)
@@ -400,6 +406,9 @@ impl Membership {
     }
 
     pub(super) fn on_gave_no_way(&mut self, answer: &ViewPrepAnswer, ctx: &mut Context<'_>) {
+        if self.is_refused_by_disk(answer, ctx.now()) {
+            return;
+        }
         if self.change.as_ref().is_some_and(|c| c.ballot == answer.ballot) {
             self.promised = self.promised.max(answer.promised);
             self.give_up_asking(ctx);
@@ -433,6 +442,9 @@ impl Membership {
                 self.change = Some(Change { ballot, step, waiting, asked_at: ctx.now(), confirmed, yielding, yielded });
             }
             Verdict::Lose(reason) => self.freeze(reason, ctx),
+            Verdict::Ask if asked.is_none() && self.is_own_choice && self.lists_lost(&view) => {
+                self.propose_without_lost(ctx);
+            }
             Verdict::Ask => {
                 let (question, deadline) = asked.unwrap_or_else(|| {
                     self.questions += 1;
@@ -447,6 +459,18 @@ impl Membership {
                 }
             }
         }
+    }
+
+    fn lists_lost(&self, view: &View) -> bool {
+        view.living().any(|n| self.failed.contains(&n.node()))
+    }
+
+    /// Half is left of those that were asked, and the proposal has some of the others still. What the arbitrator is asked for is a view without them: a start from the disks may rest on its
+    /// yes (`fenced`). Nobody but this node could have committed what it drops: whoever takes over has one of this half with him, who accepts another one now, or needs the same arbitrator's yes.
+    fn propose_without_lost(&mut self, ctx: &mut Context<'_>) {
+        let Some(next) = self.view.as_ref().map(|base| self.without_failed(base)) else { return };
+        ctx.probe("qmgr: half of the cluster is lost one after the other");
+        self.propose(next, ctx);
     }
 
     /// Until when the other half of a tie, or those that an operator abandons, may serve clients by our promises; 0: others ask them for their
@@ -484,12 +508,13 @@ impl Membership {
 
     /// Sends the open question to the arbitrator (again).
     pub(super) fn ask_again(&mut self, ctx: &mut Context<'_>) {
-        let Some(Change { step: Step::Arbitrate { question, .. }, confirmed, .. }) = &self.change else { return };
+        let Some(Change { step: Step::Arbitrate { view, question, .. }, confirmed, .. }) = &self.change else { return };
         let Some(base) = &self.view else { return };
         let full = base.nodes.iter().filter(|n| n.state() == NodeState::Up);
         let name = |n: &apus_signal::view::ViewNode| Incarnation { node: n.id, incarnation: n.incarnation };
         let (side, others): (Vec<_>, Vec<_>) = full.partition(|n| confirmed.contains(&n.node()));
         let promised = others.iter().map(|o| self.heartbeats.promised_until(o.node())).max().unwrap_or(0);
+        let without_others = others.iter().all(|o| view.state(o.node()) == NodeState::Down);
         let arbitrator = self.whom_to_ask(base, ctx.now());
         let req = ArbitReq {
             cluster: base.cluster,
@@ -501,6 +526,7 @@ impl Membership {
             arbitrator_incarnation: arbitrator.incarnation,
             promise_ns: promised.saturating_sub(ctx.now()),
             lineage: base.lineage,
+            without_others,
         };
         if let Some(node) = arbiter::node_of(arbitrator) {
             ctx.send(Self::mgmt_of(node), Kind::ArbitReq, |b| encode(&req, b));
@@ -629,10 +655,11 @@ impl Membership {
     fn await_gates(&mut self, from: NodeId, answer: ViewPrepAnswer, ctx: &mut Context<'_>) -> bool {
         self.pings += 1;
         let missing = ctx.ping_workers(self.pings);
-        let file = self.keep(ctx);
-        let waits = missing > 0 || !self.lease_ends.is_empty() || !self.keeper.has_written(file);
+        let (file, sync) = (self.keep(ctx), self.sync_accepted(ctx));
+        let is_kept = self.keeper.has_written(file) && self.keeper.has_synced(sync);
+        let waits = missing > 0 || !self.lease_ends.is_empty() || !is_kept;
         if waits {
-            self.gates_for = Some(Gates { token: self.pings, missing, file, from, answer });
+            self.gates_for = Some(Gates { token: self.pings, missing, file, sync, from, answer });
         }
         waits
     }
@@ -650,7 +677,8 @@ impl Membership {
     /// Says yes when nothing is waited for any more.
     pub(super) fn pass_gates(&mut self, ctx: &mut Context<'_>) {
         let (is_clear, keeper) = (self.lease_ends.is_empty(), &self.keeper);
-        let is_open = |g: &mut Gates| g.missing == 0 && is_clear && keeper.has_written(g.file);
+        let is_kept = |g: &Gates| keeper.has_written(g.file) && keeper.has_synced(g.sync);
+        let is_open = |g: &mut Gates| g.missing == 0 && is_clear && is_kept(g);
         let Some(gates) = self.gates_for.take_if(is_open) else { return };
         if gates.from != self.me {
             self.send(ctx, gates.from, Kind::ViewPrepConf, &gates.answer);

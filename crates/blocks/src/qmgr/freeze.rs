@@ -5,7 +5,8 @@
 //! and answers each with a temporary error (`ErrorCode::Frozen`, `Worker::refuse_frames`); what was asked before waits, for a commit is acknowledged by all replicas of the view or not at all. It goes on by itself when
 //!
 //! - the arbitrator of its view says yes, however late; or
-//! - enough members of its view meet again: those of other sides are frozen too, are linked to us again, and *give way*.
+//! - enough members of its view meet again: those of other sides are frozen too, are linked to us again, and *give way*; or
+//! - it has outlived all others, and what is on their disks gives way to it (`outlive`).
 //!
 //! **Giving way.** The acting president of a side that holds a full member of every group asks all sides that are there what they accepted, as
 //! in any take-over (`PresTakeOverReq`), and then proposes the view without the other sides to these, too (`GiveWayReq`). Who accepts it is an
@@ -42,7 +43,7 @@ use apus_signal::{
 };
 use apus_types::NodeId;
 
-use super::{MS, Membership, Phase, RETRY_NS, arbiter, lost_group, survival};
+use super::{MS, Membership, Phase, RETRY_NS, arbiter, lost_group, restart::names, survival};
 
 /// A frozen member of another side is there if it was heard in so long.
 const RETURN_NS: u64 = 500 * MS;
@@ -104,6 +105,10 @@ impl Freeze {
     pub(super) fn gives_way_to_others(&self) -> bool {
         self.frozen.as_ref().is_some_and(|f| f.gives_way_to_others)
     }
+    /// It has not agreed to what others go on with, and nobody is known to have gone on.
+    pub(super) fn may_outlive(&self) -> bool {
+        self.frozen.as_ref().is_some_and(|f| !f.gives_way_to_others) && self.gone_on.is_none()
+    }
     pub(super) fn summary(&self) -> String {
         let why = self.frozen.as_ref().map_or("no", |f| f.why.as_str());
         format!("frozen {why}, returned {:?}, witnesses {:?}, {:?}", self.returned, self.witnesses, self.gone_on)
@@ -146,6 +151,7 @@ impl Membership {
         self.freeze.on_disk.clear();
         self.freeze.gone_on = None;
         self.freeze.together_since = None;
+        self.outlive = super::outlive::Outlive::default();
         if self.freeze.frozen.take().is_some() {
             ctx.probe("qmgr: thawed");
             self.refuse_or_wait(ctx);
@@ -166,7 +172,19 @@ impl Membership {
             (false, _) => nodes,
         };
         let gone_on = self.freeze.gone_on.as_ref().map_or_else(String::new, |text| format!("; {text}"));
-        format!("{}; waits for {waits_for}{gone_on}", frozen.why)
+        format!("{}; waits for {waits_for}{gone_on}{}", frozen.why, self.begun_anew())
+    }
+
+    /// For people: lost members of which only a disk is left, while others may live.
+    fn begun_anew(&self) -> String {
+        let dead: Vec<NodeId> = self.lost_full().filter_map(|n| self.successor(n)).map(|(node, _)| node).collect();
+        if dead.is_empty() {
+            return String::new();
+        }
+        format!(
+            "; {} began anew with an older view on disk, and when all that are lost have, this side goes on without them",
+            names(&dead)
+        )
     }
 
     /// The arbitrator is not asked whether this side may go on.
@@ -245,11 +263,12 @@ impl Membership {
             self.drive(ctx);
         }
         self.look_for_all_sides(ctx);
+        self.tick_outlive(ctx);
         self.tick_lost_group(ctx);
     }
 
     /// Full members that we hold for failed and that are there, frozen, in the process that the view names or one that speaks for it.
-    fn back(&self) -> BTreeSet<NodeId> {
+    pub(super) fn back(&self) -> BTreeSet<NodeId> {
         let is_back = |n: &&ViewNode| {
             let process = self.links.incarnation(n.node());
             let is_itself = self.freeze.returned.contains_key(&n.node()) && process == n.incarnation;

@@ -6,6 +6,10 @@
 //! may have lost it, or have an older state in its place. So the file names the *boot* of its machine, and after another boot it proves
 //! nothing. The next process of the node reads it and speaks for the dead one (`testify`).
 //!
+//! **Synced before told** is, where nodes have disks, what a later start from them has to know of ([`Membership::sync`]): what a frozen member, or one that
+//! speaks for the dead, accepts, and a view that promotes a node. Whoever is promoted may go on without all those that were full before, and nobody else would
+//! know of it. Where a disk takes nothing for [`PATIENCE_NS`] a member goes on without.
+//!
 //! A committed view is written without being waited for: who reads an accepted view cannot tell whether it was committed, and takes it for
 //! committed. Who committed it first has accepted it.
 //!
@@ -33,7 +37,7 @@ use apus_signal::{
 use apus_types::NodeId;
 use prost::Message;
 
-use super::{MS, Membership, Phase, RETRY_NS, freeze::full};
+use super::{MS, Membership, Phase, RETRY_NS, accepted, freeze::full};
 
 /// The file's name.
 pub const FILE: &str = "view";
@@ -69,6 +73,9 @@ pub struct Acceptor {
     /// Of this process, in the view that is committed or before.
     #[prost(message, optional, tag = "8")]
     pub promotion: Option<Promotion>,
+    /// The first view of those that outlived all others: what is on this disk gives way to it (`outlive`).
+    #[prost(message, optional, tag = "9")]
+    pub gives_way: Option<View>,
 }
 
 /// What a process is told at its start of what its node keeps.
@@ -85,6 +92,8 @@ pub struct Kept {
     /// The newest committed view that either file has, and what it says of its process.
     pub newest: Option<View>,
     pub promotion: Option<Promotion>,
+    /// Later ones that they know to have been accepted.
+    pub accepted: Vec<View>,
 }
 
 impl Kept {
@@ -97,11 +106,15 @@ impl Kept {
         let synced = synced.map(|content| Self::read_one(content, node)).transpose()?.flatten();
         let is_synced_damaged = has_synced && synced.is_none();
         let found = content.map(|content| Self::read_one(content, node)).transpose()?.flatten();
-        let newest =
-            [&found, &synced].into_iter().flatten().max_by_key(|a| a.committed.as_ref().map(View::point)).cloned();
+        let both = || [&found, &synced].into_iter().flatten();
+        let newest = both().max_by_key(|a| a.committed.as_ref().map(View::point)).cloned();
         let (newest, promotion) = newest.map_or((None, None), |a| (a.committed, a.promotion));
+        let is_later = |view: &&View| Some(view.point()) > newest.as_ref().map(View::point);
+        let mut accepted: Vec<View> =
+            both().flat_map(|a| [&a.prepared, &a.gives_way]).flatten().filter(is_later).cloned().collect();
+        accepted.dedup();
         let is_damaged = content.is_some() && found.is_none();
-        Ok(Kept { boot, is_damaged, is_synced_damaged, found, newest, promotion })
+        Ok(Kept { boot, is_damaged, is_synced_damaged, found, newest, promotion, accepted })
     }
     /// Names of the files that are not as they were written.
     pub fn damaged(&self) -> impl Iterator<Item = &'static str> {
@@ -112,7 +125,7 @@ impl Kept {
     }
     /// `None`: it is damaged.
     fn read_one(content: &[u8], node: NodeId) -> Result<Option<Acceptor>, String> {
-        let sound = |a: &Acceptor| [&a.committed, &a.prepared].into_iter().flatten().all(View::check);
+        let sound = |a: &Acceptor| [&a.committed, &a.prepared, &a.gives_way].into_iter().flatten().all(View::check);
         let found = unseal(MAGIC, content).ok().and_then(|body| Acceptor::decode(body).ok()).filter(sound);
         if let Some(other) = found.as_ref().map(|a| a.node).filter(|n| *n != u32::from(node.0)) {
             return Err(format!(
@@ -149,19 +162,26 @@ pub(super) struct Keeper {
     held: BTreeMap<NodeId, (u64, Kind, Vec<u8>)>,
     /// The synced file is being written.
     sync: Option<Sync>,
-    /// Asked of DIH meanwhile, in another state.
-    next_sync: Option<(BlockRef, Keep)>,
+    /// It was asked for meanwhile, in another state, by DIH perhaps.
+    next_sync: Option<Asker>,
+    /// How often it was begun, and how often that came to an end, be it in vain.
     syncs: u64,
+    synced: u64,
+    /// The disk takes it for long, and is not waited for.
+    is_overdue: bool,
+    /// Answers that wait for it, with the number of its write.
+    held_for_sync: BTreeMap<NodeId, (u64, Kind, Vec<u8>)>,
 }
 
-/// DIH waits for the synced file.
+/// Whom DIH's question is answered to.
+type Asker = Option<(BlockRef, Keep)>;
+
+/// A write of the synced file.
 struct Sync {
-    asker: BlockRef,
-    keep: Keep,
-    /// Of the write.
-    token: u64,
+    asker: Asker,
     /// Of the state that is written ([`Keeper::token`]).
     state: u64,
+    since: u64,
 }
 
 impl Keeper {
@@ -174,6 +194,10 @@ impl Keeper {
     }
     pub(super) fn has_written(&self, token: u64) -> bool {
         token <= self.written
+    }
+    /// This write of the synced file is over, or takes so long that it is not waited for.
+    pub(super) fn has_synced(&self, number: u64) -> bool {
+        number <= self.synced || self.is_overdue || (self.sync.is_none() && self.next_sync.is_none())
     }
     /// No file says yet that the cluster is founded.
     pub(super) fn founds(&self) -> bool {
@@ -210,6 +234,7 @@ impl Membership {
             prepared: self.prepared.as_ref().map(|p| p.1.clone()),
             prepared_ballot: self.prepared.as_ref().map_or(0, |p| p.0),
             promotion: self.keeper.promotion.clone(),
+            gives_way: None,
         };
         let Some(acceptor) = self.view.is_some().then(own).or_else(|| self.keeper.before.clone()) else { return 0 };
         let content = seal(MAGIC, &acceptor.encode_to_vec());
@@ -247,41 +272,85 @@ impl Membership {
         }
     }
 
+    /// As above, as soon as it is in the synced file; if that cannot be written, nothing is told.
+    pub(super) fn tell_when_synced<M: Message>(&mut self, to: NodeId, kind: Kind, message: &M, ctx: &mut Context<'_>) {
+        if let Some(number) = self.sync(None, ctx) {
+            self.keeper.held_for_sync.insert(to, (number, kind, message.encode_to_vec()));
+        }
+    }
+
+    /// Has the synced file say what was just accepted, where a later start from this disk has to know it: the number of the write; 0: it need not.
+    pub(super) fn sync_accepted(&mut self, ctx: &mut Context<'_>) -> u64 {
+        let (Some(base), Some((_, next))) = (&self.view, &self.prepared) else { return 0 };
+        let must_be_known = self.restart.has_disk && (self.freeze.is_frozen() || accepted::promotes(base, next));
+        if must_be_known { self.sync(None, ctx).unwrap_or(0) } else { 0 }
+    }
+
+    /// This node's disk gives way to those that go on in `view` (`outlive`).
+    pub(super) fn keep_giving_way(&mut self, view: View) {
+        let Some(boot) = self.keeper.boot.clone() else { return };
+        let of_nobody = || Acceptor {
+            node: self.me.0.into(),
+            boot,
+            committed: self.restart.view.clone(),
+            prepared: self.restart.accepted.first().cloned(),
+            promotion: self.restart.promotion.clone(),
+            ..Acceptor::default()
+        };
+        self.keeper.before.get_or_insert_with(of_nobody).gives_way = Some(view);
+    }
+
     /// Before a global checkpoint counts in a view, that view is in a synced file: a mark in a log that names it is worth nothing without.
     pub(super) fn on_keep_req(&mut self, from: BlockRef, keep: Keep, ctx: &mut Context<'_>) {
+        self.sync(Some((from, keep)), ctx);
+    }
+
+    /// Has the synced file say what we are: the number of the write that does. `None`: there is no file, or it could not be written.
+    fn sync(&mut self, asker: Asker, ctx: &mut Context<'_>) -> Option<u64> {
         self.keep(ctx);
         let content = self.keeper.given.clone();
         if self.keeper.boot.is_none() || content.is_empty() {
-            return jam!(ctx); // there is no file, or it could not be written
+            jam!(ctx);
+            return None;
         }
         let state = self.keeper.token;
         match &mut self.keeper.sync {
             Some(sync) if sync.state == state => {
-                sync.keep = keep; // asked again
-                return;
+                sync.asker = asker.or(sync.asker.take()); // asked again
+                return Some(self.keeper.syncs);
             }
             Some(_) => {
                 ctx.probe("qmgr: a view is to be synced while another one is written");
-                self.keeper.next_sync = Some((from, keep));
-                return;
+                let asker = asker.or(self.keeper.next_sync.take().flatten());
+                self.keeper.next_sync = Some(asker);
+                return Some(self.keeper.syncs + 1);
             }
             None => {}
         }
         self.keeper.syncs += 1;
-        let token = SYNCED_TOKEN | self.keeper.syncs;
-        ctx.write_file(SYNCED_FILE, content, true, token);
-        self.keeper.sync = Some(Sync { asker: from, keep, token, state });
+        ctx.write_file(SYNCED_FILE, content, true, SYNCED_TOKEN | self.keeper.syncs);
+        self.keeper.sync = Some(Sync { asker, state, since: ctx.now() });
+        Some(self.keeper.syncs)
     }
 
     /// The synced file is written, or cannot be.
     fn on_synced(&mut self, token: u64, is_written: bool, ctx: &mut Context<'_>) {
-        let Some(Sync { asker, keep, .. }) = self.keeper.sync.take_if(|sync| sync.token == token) else { return };
-        if is_written {
+        let (number, newest) = (token & !SYNCED_TOKEN, self.keeper.syncs);
+        let Some(Sync { asker, .. }) = self.keeper.sync.take_if(|_| number == newest) else { return };
+        if let Some((asker, keep)) = asker.filter(|_| is_written) {
             ctx.send(asker, Kind::KeepConf, |b| keep.encode(b));
         }
-        if let Some((asker, keep)) = self.keeper.next_sync.take() {
-            self.on_keep_req(asker, keep, ctx);
+        (self.keeper.synced, self.keeper.is_overdue) = (number, false);
+        self.keeper.held_for_sync.retain(|to, (waits_for, kind, body)| {
+            if *waits_for <= number && is_written {
+                ctx.send(Self::qmgr_of(*to), *kind, |b| b.extend_from_slice(body));
+            }
+            *waits_for > number
+        });
+        if let Some(asker) = self.keeper.next_sync.take() {
+            self.sync(asker, ctx);
         }
+        self.pass_gates(ctx);
     }
 
     pub(super) fn on_kept(&mut self, done: &FileDone, ctx: &mut Context<'_>) {
@@ -320,7 +389,9 @@ impl Membership {
             return;
         }
         ctx.probe("qmgr: the view cannot be written");
-        self.on_synced(done.token, false, ctx);
+        if done.token & SYNCED_TOKEN != 0 {
+            return self.on_synced(done.token, false, ctx);
+        }
         if done.token != self.keeper.token {
             return; // a later one is under way
         }
@@ -339,6 +410,10 @@ impl Membership {
 
     pub(super) fn tick_keeper(&mut self, ctx: &mut Context<'_>) {
         let now = ctx.now();
+        if self.keeper.sync.as_ref().is_some_and(|sync| now.saturating_sub(sync.since) > PATIENCE_NS) {
+            self.keeper.is_overdue = true;
+            self.pass_gates(ctx);
+        }
         let Some(since) = self.keeper.behind_since else { return };
         if self.keeper.failed && now.saturating_sub(self.keeper.last_try) >= RETRY_NS {
             self.keeper.failed = false;

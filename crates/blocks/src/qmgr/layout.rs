@@ -271,6 +271,7 @@ pub(crate) mod tests {
             mgmts: vec![u32::from(NodeId::MGMT_BASE) + 1],
             founded: 0,
             given_up: 0,
+            fences: None,
         }
     }
     fn candidates(ids: impl Iterator<Item = u16>) -> BTreeMap<NodeId, Candidate> {

@@ -24,10 +24,10 @@ use super::{Membership, freeze::full, stand_in};
 
 /// A process that has begun with what the dead one before it had on disk.
 pub(super) struct OnDisk {
-    process: u64,
+    pub process: u64,
     /// When last.
     pub heard: u64,
-    holding: Holding,
+    pub holding: Holding,
 }
 
 impl Membership {

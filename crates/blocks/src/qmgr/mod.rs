@@ -34,7 +34,8 @@
 //! **File** (`keep`, `testify`). What a member promised and accepted is in a file before it is told. The process that is started after its crash
 //! speaks for it, so that whoever waits for it may go on.
 //!
-//! **Restart** (`restart`). A cluster of which nobody is left begins again with what is on the disks of its full members.
+//! **Restart** (`restart`). A cluster of which nobody is left begins again with what is on the disks of its full members, less those that the arbitrator has
+//! fenced (`fenced`). A frozen side that has outlived all others goes on without what is on their disks (`outlive`).
 //!
 //! **What others say** of a member that we hear ourselves is not always believed (`suspicion`).
 //!
@@ -67,10 +68,12 @@
 //!
 //! Limits: 255 data nodes, 4 replicas; one proposal at a time; joiners are admitted together, failures removed together.
 
+mod accepted;
 mod arbiter;
 mod change;
 mod disk;
 mod ending;
+mod fenced;
 mod freeze;
 mod heartbeat;
 mod jitter;
@@ -81,6 +84,7 @@ mod leave;
 mod links;
 mod lost_group;
 mod meet;
+mod outlive;
 mod progress;
 mod quorum;
 mod rejoin;
@@ -109,6 +113,8 @@ mod tests_leave;
 mod tests_links;
 #[cfg(test)]
 mod tests_orders;
+#[cfg(test)]
+mod tests_outlive;
 #[cfg(test)]
 mod tests_resume;
 #[cfg(test)]
@@ -222,6 +228,7 @@ pub struct Membership {
     disks: disk::Disks,
     slow: slow::Slow,
     freeze: freeze::Freeze,
+    outlive: outlive::Outlive,
     keeper: keep::Keeper,
     restart: restart::Restart,
     ending: ending::Ending,
@@ -231,6 +238,8 @@ pub struct Membership {
 
     /// As acting president.
     change: Option<Change>,
+    /// Of the proposal under way: nobody else can have accepted anything before.
+    is_own_choice: bool,
     gates_for: Option<Gates>,
     pings: u64,
     took_over: bool,
@@ -277,11 +286,13 @@ impl Membership {
             disks: disk::Disks::default(),
             slow: slow::Slow::default(),
             freeze: freeze::Freeze::default(),
+            outlive: outlive::Outlive::default(),
             keeper: keep::Keeper::new(config.kept.as_ref()),
             restart: restart::Restart::new(config),
             ending: ending::Ending::default(),
             wanted: Setting::default(),
             change: None,
+            is_own_choice: false,
             gates_for: None,
             pings: 0,
             took_over: false,
@@ -713,7 +724,7 @@ impl Membership {
             Kind::LinkDownRep => self.on_link_down(LinkRep::decode(body)?, ctx),
             Kind::LinkSuspendedRep => self.on_link_suspended(LinkRep::decode(body)?, ctx),
             Kind::LinkResumedRep => self.on_link_resumed(LinkRep::decode(body)?, ctx),
-            Kind::ConfigConf if from.is_mgmt() => self.on_config(decode(body)?, ctx),
+            Kind::ConfigConf if from.is_mgmt() => self.on_config(from, decode(body)?, ctx),
             Kind::ConfigRef => {}
             Kind::HeartbeatRep if from.may_arbitrate() => {
                 self.managers.heard(from, decode::<Heartbeat>(body)?.incarnation, ctx.now());

@@ -10,6 +10,7 @@ use apus_signal::{
     restart::{Progress, StartPhase},
     view::NodeState,
 };
+use apus_types::NodeId;
 
 use super::Membership;
 
@@ -73,12 +74,19 @@ impl Membership {
         self.restart.starting.figures(now, elapsed_ms).filter(|_| !is_full)
     }
 
-    /// The same for people; empty: there is nothing to be said.
+    /// For people: whom the cluster began or went on without, as long as they are not full members again.
+    fn did_without(&self) -> &str {
+        let Some((nodes, text)) = &self.restart.did_without else { return "" };
+        let is_away = |n: &NodeId| self.view.as_ref().is_some_and(|view| view.state(*n) != NodeState::Up);
+        if nodes.iter().any(is_away) { text } else { "" }
+    }
+
+    /// The same as the figures, for people; empty: there is nothing to be said.
     pub(super) fn progress(&self, now: u64) -> String {
         if !self.waits_for().is_empty() {
             return self.waits_for().to_owned();
         }
-        let Some(start) = self.start_progress(now) else { return String::new() };
+        let Some(start) = self.start_progress(now) else { return self.did_without().to_owned() };
         let sum = |field: fn(&Progress) -> u64| self.restart.starting.sum(field);
         let own = format!("{} rows from checkpoints, {} changes from its log", sum(|p| p.loaded), sum(|p| p.replayed));
         let (fetched, unchanged, gone) = (sum(|p| p.fetched), sum(|p| p.unchanged), sum(|p| p.gone));

@@ -8,7 +8,7 @@
 //!
 //! **Who is needed.** Every full member of the newest view that anybody here knows. That is enough: a view that followed was accepted by a full member
 //! of this one, which knows it, unless no global checkpoint was made in it, and then nothing was acknowledged as durable in it. Who is missing is
-//! waited for by name. Nobody founds an empty cluster beside data, unless the management nodes were told to (`--found-again`).
+//! waited for by name, unless the arbitrator has fenced it (`fenced`). So is who may have been promoted by the next view (`accepted`). Nobody founds an empty cluster beside data, unless the management nodes were told to (`--found-again`).
 //!
 //! **Who is usable.** A needed node whose logs are complete and undamaged, as long as one of each node group is. The others join empty, afterwards. Where a
 //! group has none, those count that were full members beside them when they had just been filled (`stand_in`).
@@ -38,7 +38,9 @@ use apus_types::{
 
 use crate::NodeConfig;
 
-use super::{LINEAGE_STEP, Membership, Phase, arbiter, layout, layout::Candidate, progress::Starting, stand_in};
+use super::{
+    LINEAGE_STEP, Membership, Phase, accepted, arbiter, fenced, layout, layout::Candidate, progress::Starting, stand_in,
+};
 
 /// New epochs begin so far above every epoch that is on a disk.
 pub(super) const EPOCH_GAP: u64 = 1 << 16;
@@ -55,7 +57,11 @@ pub(super) struct Restart {
     /// The newest view that the file of views knows, whatever the machine's boot.
     pub(super) view: Option<View>,
     /// How the process that it names became a full member.
-    promotion: Option<Promotion>,
+    pub(super) promotion: Option<Promotion>,
+    /// Later views that the files know to have been accepted.
+    pub(super) accepted: Vec<View>,
+    /// The synced file of views cannot be read.
+    pub(super) views_are_damaged: bool,
     pub(super) found: BTreeMap<u32, RedoFound>,
     /// What other starting nodes hold, and their incarnations.
     others: BTreeMap<NodeId, (u64, Holding)>,
@@ -64,6 +70,8 @@ pub(super) struct Restart {
     /// What he may do without, and why there is no start yet.
     side: Option<FrozenSide>,
     waits: String,
+    /// Whom the cluster began or went on without, by this node's word, and why.
+    pub(super) did_without: Option<(BTreeSet<NodeId>, String)>,
     /// As founder.
     plan: Option<Plan>,
     /// As participant, or beside a cluster that lives (`rejoin`).
@@ -78,6 +86,8 @@ struct Plan {
     order: Restore,
     view: View,
     waiting: BTreeSet<NodeId>,
+    /// Whom the arbitrator has fenced, for people.
+    without: Option<(BTreeSet<NodeId>, String)>,
 }
 
 pub(super) struct Work {
@@ -94,7 +104,7 @@ enum Outlook {
     Ready { usable: BTreeSet<NodeId>, restored: u64, begins: u64, dictionary_from: NodeId, dictionary: u64 },
 }
 
-fn names(nodes: &[NodeId]) -> String {
+pub(super) fn names(nodes: &[NodeId]) -> String {
     let names: Vec<String> = nodes.iter().map(NodeId::to_string).collect();
     format!("data node{} {}", if nodes.len() == 1 { "" } else { "s" }, names.join(", "))
 }
@@ -185,6 +195,7 @@ impl Restart {
     pub(super) fn new(config: &NodeConfig) -> Restart {
         let kept = config.kept.as_ref();
         let (view, promotion) = kept.map_or((None, None), |kept| (kept.newest.clone(), kept.promotion.clone()));
+        let accepted = kept.map_or_else(Vec::new, |kept| kept.accepted.clone());
         let read = config.disk.as_ref().map_or(Ok(0), |disk| disk.dictionary_version());
         let (dictionary, dictionary_damage) =
             read.map_or_else(|damage| (0, damage), |version| (version, String::new()));
@@ -195,6 +206,8 @@ impl Restart {
             dictionary_damage,
             view,
             promotion,
+            accepted,
+            views_are_damaged: kept.is_some_and(|kept| kept.is_synced_damaged),
             ..Restart::default()
         }
     }
@@ -252,12 +265,14 @@ impl Membership {
             highest: found().map(|f| f.highest).max().unwrap_or(0),
             dictionary: self.restart.dictionary,
             damage,
+            accepted: self.restart.accepted.clone(),
+            views_are_damaged: self.restart.views_are_damaged,
         })
     }
 
     /// Another starting node.
     pub(super) fn note_holding(&mut self, from: NodeId, incarnation: u64, holding: Option<Holding>) {
-        match holding.filter(|h| h.view.as_ref().is_none_or(View::check)) {
+        match holding.filter(|h| h.view.iter().chain(&h.accepted).all(View::check)) {
             Some(holding) => self.restart.others.insert(from, (incarnation, holding)),
             None => self.restart.others.remove(&from),
         };
@@ -298,16 +313,26 @@ impl Membership {
             Ok(config) => (Some(config), String::new()),
             Err(reason) => (None, reason),
         };
-        let abandoned = match &self.restart.abandoned {
+        let mut abandoned = match &self.restart.abandoned {
             Some((point, nodes)) if *point == newest.point() => nodes.clone(),
             _ => BTreeSet::new(),
         };
-        let members = stand_in::members(&newest, |n| holdings.get(&n), &abandoned);
+        let founded = config.as_ref().map_or(0, |config| config.founded);
+        let lives = |n: &ViewNode| self.links.get(n.node()).is_some_and(|l| l.incarnation == n.incarnation);
+        let excused = match self.start.configured_for(ctx.now()) >= fenced::PATIENCE_NS || planted(Bug::FenceOfAnybody)
+        {
+            true => fenced::excused(&newest, &holdings, self.start.fences.values(), founded, lives),
+            false => Err(String::new()),
+        };
+        let (excused, why_not) = excused.map_or_else(|why| (BTreeSet::new(), why), |nodes| (nodes, String::new()));
+        abandoned.extend(&excused);
+        let members = stand_in::members(&accepted::with_promoted(&newest, &holdings), |n| holdings.get(&n), &abandoned);
         self.restart.side = if reason.is_empty() { without_missing(&members, &holdings) } else { None };
         let outlook = if reason.is_empty() { outlook(&members, &holdings, &abandoned) } else { Outlook::Waits(reason) };
         self.restart.waits.clear();
         let (usable, order) = match outlook {
             Outlook::Waits(reason) => {
+                let reason = if why_not.is_empty() { reason } else { format!("{reason} ({why_not})") };
                 self.state(None, &reason, ctx);
                 self.restart.waits = reason;
                 return;
@@ -319,6 +344,7 @@ impl Membership {
                     begins,
                     dictionary_from: dictionary_from.0.into(),
                     dictionary,
+                    without: excused.iter().map(|n| n.0.into()).collect(),
                     ..Restore::default()
                 };
                 (usable, order)
@@ -357,13 +383,19 @@ impl Membership {
         let others = names(&usable.iter().copied().collect::<Vec<_>>());
         ctx.log(format_args!("starts the cluster from the disks of {others}: epoch {}", order.restored));
         ctx.probe("qmgr: a system restart begins");
+        let without = (!excused.is_empty()).then(|| {
+            ctx.probe("qmgr: a system restart without those that the arbitrator has fenced");
+            let text = fenced::account(&newest, &excused);
+            ctx.log(format_args!("{text}"));
+            (excused, text)
+        });
         if usable.iter().any(|n| newest.node(*n).is_none_or(|n| n.state() != NodeState::Up)) {
             ctx.probe("qmgr: disks stand in for those of a node that was just filled");
         }
         for &node in usable.iter().filter(|n| **n != self.me) {
             self.send(ctx, node, Kind::RestoreReq, &order);
         }
-        self.restart.plan = Some(Plan { order: order.clone(), view, waiting: usable });
+        self.restart.plan = Some(Plan { order: order.clone(), view, waiting: usable, without });
         self.on_restore_req(self.me, order, ctx);
     }
 
@@ -391,6 +423,12 @@ impl Membership {
     pub(super) fn on_restore_req(&mut self, from: NodeId, order: Restore, ctx: &mut Context<'_>) {
         if self.phase != Phase::Starting || self.holding().is_none() {
             return jam!(ctx);
+        }
+        let has_excluded = |v: &View| order.without.iter().any(|id| v.state(NodeId(*id as u16)) == NodeState::Up);
+        if self.restart.accepted.iter().any(has_excluded) {
+            let reason = "a view with those that the start is made without was accepted here".to_owned();
+            let refusal = Restore { reason, ..order };
+            return self.send(ctx, from, Kind::RestoreRef, &refusal);
         }
         if let Some(work) = &mut self.restart.work {
             if work.order.lineage != 0 {
@@ -468,6 +506,7 @@ impl Membership {
         {
             assert!(self.view.is_none(), "the cluster is started from the disks beside view {}", self.generation());
             ctx.raise_epoch(apus_types::Epoch(plan.order.begins));
+            self.restart.did_without = plan.without;
             self.propose(plan.view, ctx);
         }
     }

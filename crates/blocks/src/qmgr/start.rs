@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use apus_kernel::{Context, jam};
 use apus_signal::{
     BlockId, BlockRef, Kind,
-    mgmt::{ClusterConfig, ConfigConf, MgmtReq},
+    mgmt::{ClusterConfig, ConfigConf, Fences, MgmtReq},
     qmgr::{ArbitConf, ArbitReq, Incarnation, JoinAnswer, JoinReq, ViewCommit, encode},
     view::View,
 };
@@ -38,6 +38,8 @@ pub(super) struct Start {
     linked: BTreeMap<NodeId, Vec<Incarnation>>,
     /// Addresses that links were asked for.
     dialled: BTreeMap<NodeId, String>,
+    /// What the file of each management node says.
+    pub(super) fences: BTreeMap<NodeId, Fences>,
     /// When the configuration was known.
     configured_at: Option<u64>,
     last_ask: Option<u64>,
@@ -51,6 +53,13 @@ pub(super) struct Start {
     pub(super) has_met_member: bool,
     /// What it waits for, as it was logged last, and when: by who said so (`None`: this node).
     stated: BTreeMap<Option<NodeId>, (String, u64)>,
+}
+
+impl Start {
+    /// So long the configuration has been known.
+    pub(super) fn configured_for(&self, now: u64) -> u64 {
+        self.configured_at.map_or(0, |since| now.saturating_sub(since))
+    }
 }
 
 impl Membership {
@@ -85,8 +94,12 @@ impl Membership {
         self.tell_some_managers(NodeId::is_mgmt, Kind::ConfigReq, &MgmtReq { request: 0 }, ctx);
     }
 
-    pub(super) fn on_config(&mut self, conf: ConfigConf, ctx: &mut Context<'_>) {
+    pub(super) fn on_config(&mut self, from: NodeId, conf: ConfigConf, ctx: &mut Context<'_>) {
         let Some(config) = conf.config else { return };
+        match config.fences.clone().filter(|fences| fences.arbitrator == u32::from(from.0)) {
+            Some(fences) => self.start.fences.insert(from, fences),
+            None => self.start.fences.remove(&from),
+        };
         match (self.contradiction(&config), self.phase) {
             (None, _) => {}
             (Some(wrong), Phase::Member) => {
@@ -409,6 +422,7 @@ impl Membership {
             arbitrator_incarnation: 0,
             promise_ns: 0,
             lineage: 0,
+            without_others: false,
         };
         let Some(arbitrator) = self.start_arbitrator() else { return };
         self.start.question = Some((question, candidates.into_keys().collect()));

@@ -68,13 +68,21 @@ impl Membership {
         let next = checked_view(req.view)?.ok_or(DecodeError)?;
         let base = checked_view(req.base)?.ok_or(DecodeError)?;
         let generation = base.generation;
+        if next.lineage != base.lineage {
+            self.on_rest_goes_on(from, req.ballot, &base, next, ctx);
+            return Ok(());
+        }
         if next.generation != generation + 1 {
             return Err(DecodeError);
         }
         if let Some(before) = self.promise_before(from, req.ballot, &base, ctx) {
             (before.prepared, before.prepared_ballot) = (Some(next), req.ballot);
             let answer = ViewPrepAnswer { ballot: req.ballot, generation, ..ViewPrepAnswer::default() };
-            self.tell_when_kept(from, Kind::ViewPrepConf, &answer, ctx);
+            // After another loss of power nobody would speak for it, and the disk may be started from.
+            match self.restart.has_disk {
+                true => self.tell_when_synced(from, Kind::ViewPrepConf, &answer, ctx),
+                false => self.tell_when_kept(from, Kind::ViewPrepConf, &answer, ctx),
+            }
         }
         Ok(())
     }

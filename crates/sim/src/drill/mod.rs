@@ -40,7 +40,7 @@ use self::faults::{Deed, Doom};
 use crate::{
     ActorId, Clock, Cluster, Kept, NativeClient, SimConfig, address,
     fault::{Ailment, Fault, Knob, Round, Then},
-    promise::{gap_ns, goes_back_to_disks, is_all_dark, serves_on, touches_arbitrator},
+    promise::{gap_ns, goes_back_to_disks, is_all_dark, is_of_halves, serves_on, touches_arbitrator},
     reshape,
     settings::Settings,
     vaults::Vaults,
@@ -510,8 +510,10 @@ impl<W: Workload> Drill<'_, W> {
             lineage: self.lineage(),
             processes: self.settings.data_nodes().into_iter().map(|n| (n, self.cluster.incarnation(n))).collect(),
         });
-        self.is_dark =
-            round.then == Then::Dark || goes_back_to_disks(self.settings, round) || is_all_dark(self.settings, round);
+        self.is_dark = round.then == Then::Dark
+            || goes_back_to_disks(self.settings, round)
+            || is_of_halves(self.settings, round)
+            || is_all_dark(self.settings, round);
         if self.is_dark {
             self.excused.extend(self.settings.data_nodes());
         }

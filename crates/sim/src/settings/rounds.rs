@@ -176,6 +176,57 @@ impl Settings {
         }
         Round { faults, end: end + MS * (1 + random.below(3_000)), then: Then::Force }
     }
+    /// One half of the nodes is parted from the other, and goes on by the arbitrator's word if there is time; then it loses power, or all do. Whoever is back first
+    /// has what it has.
+    pub(super) fn fenced(&self, random: &mut Random) -> Round {
+        let (mut half, mut rest): (Vec<NodeId>, Vec<NodeId>) = (Vec::new(), Vec::new());
+        for group in self.group_members() {
+            half.extend(group.iter().take(group.len() / 2));
+            rest.extend(group.iter().skip(group.len() / 2));
+        }
+        if random.one_in(2) {
+            std::mem::swap(&mut half, &mut rest);
+        }
+        let begin = US * (1 + random.below(50_000));
+        let dies = begin
+            + US * [random.below(60_000), random.below(300_000), random.below(2_000_000)][random.below(3) as usize];
+        let lasts = dies - begin + US * (1 + random.below(3_000_000));
+        let side = half.iter().copied().chain(self.arbitrators()).collect();
+        let mut faults = vec![(begin, Fault::Split { side, lasts, silent: random.one_in(3) })];
+        let mut power = |nodes: Vec<NodeId>, random: &mut Random| {
+            let down = MS * (1 + random.below(2_500));
+            let fault = |node| Fault::Power { who: Who::Node(node), down: down + MS * random.below(100) };
+            faults.extend(nodes.into_iter().map(fault).map(|fault| (dies, fault)).collect::<Vec<_>>());
+        };
+        power(half, random);
+        if random.one_in(2) {
+            power(rest, random);
+            let arbitrators = self.arbitrators().into_iter().filter(|_| random.one_in(3)).collect();
+            power(arbitrators, random);
+        }
+        Round { faults, end: dies + MS * (100 + random.below(3_500)), then: Then::Heal }
+    }
+    /// All nodes but one of each group lose power, or die, mostly at once, and the arbitrators perhaps. Who is left may not go on, and does when the others are back.
+    pub(super) fn outlived(&self, random: &mut Random) -> Round {
+        let begin = US * (1 + random.below(100_000));
+        let spared: Vec<NodeId> = self.group_members().iter().map(|g| any_of(g, random)).collect();
+        let hit = self.data_nodes().into_iter().filter(|n| !spared.contains(n));
+        let mut faults = Vec::new();
+        let (mut at, mut end) = (begin, begin);
+        if random.one_in(3) {
+            let down = MS * (1 + random.below(3_000));
+            let crash = |m| (begin, Fault::Crash { who: Who::Node(m), down });
+            faults.extend(self.arbitrators().into_iter().map(crash));
+            at += US * [0, random.below(400_000)][random.below(2) as usize];
+        }
+        for node in hit {
+            let (who, down) = (Who::Node(node), MS * (1 + random.below(1_500)));
+            faults.push((at, if random.one_in(4) { Fault::Crash { who, down } } else { Fault::Power { who, down } }));
+            end = end.max(at + down);
+            at += US * [0, 0, random.below(3_000), random.below(400_000)][random.below(4) as usize];
+        }
+        Round { faults, end: end + MS * random.below(2_000), then: Then::Heal }
+    }
     /// A node is slow for longer than it is looked at, while the setting has such a node leave.
     pub(super) fn ejected(&self, random: &mut Random) -> Round {
         let begin = US * (1 + random.below(50_000));

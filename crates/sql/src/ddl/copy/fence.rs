@@ -15,7 +15,7 @@ use apus_signal::{
     dict::{Change, TableName},
     foreign_key::{ForeignKeyMessage, ForeignKeysChange},
 };
-use apus_types::{ErrorCode, TableId, TableSchema};
+use apus_types::{ErrorCode, TableId, TableSchema, eras};
 
 use crate::{
     catalog::{
@@ -86,9 +86,10 @@ pub struct Sides {
 }
 
 impl<'o> Pair<'o> {
-    /// `marks`: how many versions the making of the copy has given the table.
-    pub fn new(before: &Catalog, old: &'o TableSchema, number: u16, marks: u32) -> Pair<'o> {
-        Pair { old, number, lineage: before.lineage, version: old.version + marks }
+    /// `marked`: the version of the dictionary in which the table has a version for the copy, if it was made with a mark.
+    pub fn new(before: &Catalog, old: &'o TableSchema, number: u16, marked: Option<u64>) -> Pair<'o> {
+        let version = marked.map_or(old.version, |dictionary| eras::table_version(dictionary, old.version));
+        Pair { old, number, lineage: before.lineage, version }
     }
 
     fn sides(&self, catalog: Rc<Catalog>) -> std::result::Result<Sides, Failed> {
@@ -113,14 +114,16 @@ impl SqlEngine {
         let Sides { table, copy, .. } = self.look_at(pair).await?;
         let original = table.schema.id;
         let to = stage.map(|stage| Mark { stage, number: pair.number, original }.key(&copy.schema, &table.schema));
-        if self.change(mark_change(&copy.schema, to)).await?.is_some() {
+        let Ok(marked) = self.change_to(mark_change(&copy.schema, to)).await? else {
             return Err(Failed::overtaken(&pair.old.name));
-        }
+        };
         let catalog = self.fetch_catalog().await?;
         // A new mark gives the table a version. The end of the last one does if nobody else refers to the table: then it says so.
         let now = catalog.find(&pair.old.database, &pair.old.name);
         let is_free = now.is_some_and(|now| !now.schema.held.is_referenced);
-        pair.version += u32::from(stage.is_some() || is_free);
+        if stage.is_some() || is_free {
+            pair.version = eras::table_version(marked, pair.version);
+        }
         pair.sides(catalog)
     }
 

@@ -97,17 +97,17 @@ impl SqlEngine {
         let guard = self.new_guard(session, counters).await?;
         let follows = may_follow && follow::can_follow(&old.schema, &remade);
         let copy = message(&catalog, &old.schema, &remade, guard.number, !follows);
-        match self.change(Change::CreateTable(copy)).await? {
-            None => {}
+        let made = match self.change_to(Change::CreateTable(copy)).await? {
+            Ok(version) => version,
             // Its maker is dead, since its guard is ours.
-            Some(ErrorCode::TableExists) => {
+            Err(ErrorCode::TableExists) => {
                 self.give_up(&name.database, guard.number).await?;
                 return Err(Failed::overtaken(&name.table));
             }
-            Some(ErrorCode::SchemaVersionChanged) => return Err(Failed::overtaken(&name.table)),
-            Some(code) => return Err(errors::from_code(code, &name.table).into()),
-        }
-        let mut pair = Pair::new(&catalog, &old.schema, guard.number, u32::from(!follows));
+            Err(ErrorCode::SchemaVersionChanged) => return Err(Failed::overtaken(&name.table)),
+            Err(code) => return Err(errors::from_code(code, &name.table).into()),
+        };
+        let mut pair = Pair::new(&catalog, &old.schema, guard.number, (!follows).then_some(made));
         let (zeros, keeps_zeros) = (session.env.variables.no_auto_value_on_zero, keeps_zeros(&old.schema, &remade));
         session.env.variables.no_auto_value_on_zero |= keeps_zeros;
         let how = How { remade: &remade, on_disk: guard.on_disk, counted };

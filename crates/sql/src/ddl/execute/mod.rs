@@ -339,9 +339,14 @@ impl SqlEngine {
 
     /// Sends a change; a refusal that the statement may turn into a note is returned.
     pub(crate) async fn change(&self, change: Change) -> Result<Option<ErrorCode>> {
+        Ok(self.change_to(change).await?.err())
+    }
+
+    /// As [`SqlEngine::change`], with the version of the dictionary to which it led.
+    pub(crate) async fn change_to(&self, change: Change) -> Result<std::result::Result<u64, ErrorCode>> {
         match self.client.schema_change(change).await {
-            Ok(_) => Ok(None),
-            Err(e) if matches!(e.class(), apus_types::ErrorClass::Schema) => Ok(Some(e.code)),
+            Ok(conf) => Ok(Ok(conf.version)),
+            Err(e) if matches!(e.class(), apus_types::ErrorClass::Schema) => Ok(Err(e.code)),
             Err(e) => Err(errors::from_client(&e)),
         }
     }
