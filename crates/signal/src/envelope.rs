@@ -10,7 +10,7 @@ use apus_types::{Epoch, NodeId, limits::SIGNAL_BYTES_MAX};
 use crate::codec::DecodeError;
 
 /// Version of this protocol; a peer with another major form is refused at the hello.
-pub const PROTOCOL_VERSION: u8 = 13;
+pub const PROTOCOL_VERSION: u8 = 14;
 /// Bytes of an envelope.
 pub const ENVELOPE_BYTES: usize = 32;
 

@@ -128,6 +128,7 @@ fn schema() -> TableSchema {
         name: "u".into(),
         columns: vec![2],
         prefixes: Vec::new(),
+        list: None,
         unique: true,
         hidden_table: Some(HIDDEN),
         state: IndexState::Ready,

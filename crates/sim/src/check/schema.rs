@@ -216,6 +216,7 @@ mod tests {
             no: IndexNo(no),
             name: name.to_owned(),
             columns: vec![1],
+            list: None,
             unique: hidden.is_some(),
             hidden_table: hidden.map(TableId),
             prefixes: Vec::new(),

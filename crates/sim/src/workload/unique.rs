@@ -239,6 +239,7 @@ impl Play for Items {
             no: IndexNo(no),
             name: name.to_owned(),
             columns: vec![column],
+            list: None,
             unique,
             hidden_table: None,
             prefixes: Vec::new(),

@@ -377,6 +377,7 @@ pub fn assemble(options: &TableSchema, definitions: Definitions) -> Result<Table
             name,
             columns: key,
             prefixes,
+            list: None,
             unique: clause.unique,
             hidden_table: None,
             state: IndexState::Ready,
