@@ -253,6 +253,10 @@ impl IndexDef {
     pub fn has_prefixes(&self) -> bool {
         !self.prefixes.is_empty()
     }
+    /// Its entries have all of its columns, one for each row.
+    pub fn is_whole(&self) -> bool {
+        self.list.is_none() && !self.has_prefixes()
+    }
     /// The column that is a list of keys.
     pub fn list_column(&self) -> Option<u16> {
         self.list.and_then(|at| self.columns.get(usize::from(at))).copied()

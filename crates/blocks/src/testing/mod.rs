@@ -10,6 +10,7 @@ mod exactly_once;
 mod filters;
 mod groups;
 mod large;
+mod lists;
 mod memory;
 mod node_failure;
 mod protocol;

@@ -38,6 +38,7 @@ fn shape(plan: &Plan) -> String {
                 let n: usize = if *rows { values.len() } else { values.iter().map(Vec::len).product() };
                 format!("{} x{n}", if index.is_some() { "unique" } else { "pk" })
             }
+            Path::Listed(listed) => format!("list({}) ={}", listed.index, listed.parts()),
             Path::Union { index, alternatives, .. } => format!("union of {} in index {index}", alternatives.len()),
             Path::Range { index, equal, low, high, .. } => {
                 format!(
@@ -186,6 +187,7 @@ pub(super) fn steps(sql: &str) -> String {
         Path::Points { .. } => "unique".to_owned(),
         Path::Range { index, equal, .. } => format!("index {index} ={}", equal.len()),
         Path::Union { .. } => "union".to_owned(),
+        Path::Listed(_) => "list".to_owned(),
     };
     let step = |kind: &StepKind| match kind {
         StepKind::Nothing => "nothing".to_owned(),

@@ -369,6 +369,10 @@ fn path(table: &Table, path: &Path) -> (&'static str, Option<(String, u32)>) {
             (if is_one { "const" } else { "range" }, named(no))
         }
         Path::Union { index, .. } => ("range", named(*index)),
+        Path::Listed(listed) => {
+            let how = if listed.is_one() { "ref" } else { "range" };
+            (how, named(table.schema.indexes[listed.index].no))
+        }
         Path::Range { index, equal, low, high, .. } => match (equal.is_empty(), low.is_some() || high.is_some()) {
             (_, true) => ("range", named(*index)),
             (false, false) => ("ref", named(*index)),

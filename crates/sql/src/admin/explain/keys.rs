@@ -31,6 +31,10 @@ pub fn length(table: &Table, path: &Path) -> u32 {
             (*index, columns, if bounded == 0 { columns.len() } else { bounded })
         }
         Path::Union { index, columns, .. } => (*index, columns, 1),
+        Path::Listed(listed) => {
+            let index = &table.schema.indexes[listed.index];
+            (index.no, &index.columns, listed.parts())
+        }
     };
     let index = table.schema.index(no);
     let part = |(at, column): (usize, &u16)| {

@@ -2,7 +2,7 @@
 
 use sqlparser::{
     ast::{
-        CastKind, CharacterLength, DataType, DateTimeField, Expr, ExtractSyntax, Function, FunctionArg,
+        ArrayElemTypeDef, CastKind, CharacterLength, DataType, DateTimeField, Expr, ExtractSyntax, Function, FunctionArg,
         FunctionArgExpr, FunctionArgumentList, FunctionArguments, Ident, Interval, ObjectName, Value,
     },
     dialect::{Dialect, MySqlDialect, Precedence},
@@ -114,6 +114,11 @@ pub(super) fn cast(parser: &mut Parser) -> Parsed<Expr> {
     if is_text && (parser.parse_keyword(Keyword::CHARSET) || parser.parse_keywords(&[Keyword::CHARACTER, Keyword::SET]))
     {
         let name = parser.parse_identifier()?;
+        if parser.parse_keyword(Keyword::ARRAY) {
+            parser.expect_token(&Token::RParen)?;
+            let data_type = array_of(DataType::Custom(ObjectName::from(vec![name]), Vec::new()));
+            return Ok(Expr::Cast { kind: CastKind::Cast, expr, data_type, format: None });
+        }
         parser.expect_token(&Token::RParen)?;
         let cast = Expr::Cast { kind: CastKind::Cast, expr, data_type, format: None };
         if name.value.eq_ignore_ascii_case("utf8mb4") {
@@ -123,8 +128,14 @@ pub(super) fn cast(parser: &mut Parser) -> Parsed<Expr> {
         let (is_try, target_before_value, styles) = (false, false, Vec::new());
         return Ok(Expr::Convert { is_try, expr, data_type: None, charset, target_before_value, styles });
     }
+    let data_type = if parser.parse_keyword(Keyword::ARRAY) { array_of(data_type) } else { data_type };
     parser.expect_token(&Token::RParen)?;
     Ok(Expr::Cast { kind: CastKind::Cast, expr, data_type, format: None })
+}
+
+/// `UNSIGNED ARRAY`. One of a character set, which no array may have, is an array of the set's name.
+fn array_of(element: DataType) -> DataType {
+    DataType::Array(ArrayElemTypeDef::AngleBracket(Box::new(element)))
 }
 
 /// `CHAR(77, 121 USING utf8mb4)`.
