@@ -6,7 +6,10 @@ use apus_types::{
     schema::{ColumnType, TableSchema},
 };
 
-use super::{Access, Interval, POINTS_MAX, Path, listed};
+use super::{
+    Access, Interval, POINTS_MAX, Path,
+    listed::{self, Listed},
+};
 use crate::{
     catalog::Table,
     expr::{CastType, CompareOp, Expr, Kind},
@@ -223,13 +226,13 @@ pub fn choose(table: &Table, condition: Option<Expr>, order: &[u16], params: &[K
     if !lists.is_empty() {
         let (by_list, of_lists) = listed::choose(table, &lists, &conjuncts, &found);
         possible.extend(of_lists.iter().map(|at| schema.indexes[*at].no));
-        let is_better = match &path {
-            Path::Range { equal, .. } => equal.is_empty(),
+        let is_better = |listed: &Listed| match &path {
+            Path::Range { equal, .. } => equal.len() < listed.parts(),
             Path::Union { .. } | Path::Listed(_) => true,
             Path::Points { .. } => false,
         };
-        if let Some(by_list) = by_list.filter(|_| is_better) {
-            (path, used) = (by_list, Vec::new());
+        if let Some(by_list) = by_list.filter(is_better) {
+            (path, used) = (Path::Listed(by_list), Vec::new());
         }
     }
     let left = |i: &usize| !used.contains(i);

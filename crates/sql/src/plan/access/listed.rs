@@ -5,7 +5,7 @@
 use apus_types::key;
 
 use super::{
-    POINTS_MAX, Path,
+    POINTS_MAX,
     binding::{BoundPath, give_up},
     choice::{Candidates, OnColumn},
 };
@@ -62,7 +62,7 @@ pub(super) fn choose(
     lists: &[(usize, &ListKeys)],
     conjuncts: &[Expr],
     found: &[OnColumn],
-) -> (Option<Path>, Vec<usize>) {
+) -> (Option<Listed>, Vec<usize>) {
     let mut possible = Vec::new();
     let mut best: Option<Listed> = None;
     for &(index, keys) in lists {
@@ -81,7 +81,7 @@ pub(super) fn choose(
             best = Some(listed);
         }
     }
-    (best.map(Path::Listed), possible)
+    (best, possible)
 }
 
 fn is_of_row(e: &Expr) -> bool {
