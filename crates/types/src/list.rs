@@ -26,7 +26,8 @@ pub const OPS_MAX: usize = 16;
 pub const SHARED: u8 = 1;
 
 // All that a batch changes is told by one answer.
-const _: () = assert!(OPS_MAX * 2 * KEYS_MAX <= u16::MAX as usize && OPS_MAX * 2 * ENTRIES_BYTES_MAX <= SIGNAL_BYTES_MAX / 4);
+const _: () =
+    assert!(OPS_MAX * 2 * KEYS_MAX <= u16::MAX as usize && OPS_MAX * 2 * ENTRIES_BYTES_MAX <= SIGNAL_BYTES_MAX / 4);
 const _: () = assert!(LISTS_MAX <= OPS_MAX);
 
 /// A list as it is stored.

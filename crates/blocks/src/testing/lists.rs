@@ -282,7 +282,8 @@ fn entries_follow_rows_through_rollbacks_and_a_dead_node() {
                     (kind, c.rng.below(ROWS as usize) as i64, keys)
                 })
                 .collect();
-            let ops: Vec<Change<'_>> = ops.iter().map(|(kind, id, keys)| (*kind, *id, Some((&keys[..], false)))).collect();
+            let ops: Vec<Change<'_>> =
+                ops.iter().map(|(kind, id, keys)| (*kind, *id, Some((&keys[..], false)))).collect();
             let node = if round < dies_at && c.rng.below(2) == 0 { TWO } else { ONE };
             let flags = if ends == 0 { START } else { START | COMMIT };
             let request = t.send(&mut c, node, id, flags, 1, &ops);

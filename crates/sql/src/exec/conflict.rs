@@ -405,7 +405,9 @@ async fn update_found(
     change::push_change(s, &table.schema, key, old, &new)?;
     let savepoint = next_savepoint(session);
     match execute(cluster, session, &s.ops, &mut s.results, savepoint, false).await {
-        Err(Fail::Client(e)) if e.code == ErrorCode::DuplicateKey => Err(duplicate(&session.env, table, e.index, Some(&new)).into()),
+        Err(Fail::Client(e)) if e.code == ErrorCode::DuplicateKey => {
+            Err(duplicate(&session.env, table, e.index, Some(&new)).into())
+        }
         other => other.map(|()| Some(new)),
     }
 }

@@ -194,7 +194,9 @@ pub async fn table_rows<T: Target>(
         return Ok(());
     }
     let columns = plan.columns.as_deref();
-    if let (Some(pushed), None, true) = (&plan.pushdown, filter, !matches!(access.path, Path::Points { .. } | Path::Listed(_))) {
+    if let (Some(pushed), None, true) =
+        (&plan.pushdown, filter, !matches!(access.path, Path::Points { .. } | Path::Listed(_)))
+    {
         let (mut grouping, group) = (std::mem::take(&mut s.bound.grouping), plan.group.as_ref());
         let partials = pushed.bind(group, columns.unwrap_or(&[]), &sink.context(&[]), &mut grouping);
         s.bound.grouping = grouping;

@@ -170,7 +170,11 @@ fn note_ranges(cluster: Cluster<'_>, s: &Scratch, schema: &TableSchema, index: I
 }
 
 /// The first batches of the first ranges are asked for.
-pub async fn open_ranges(cluster: Cluster<'_>, ranges: &[EncodedRange], request: &ScanRequest<'_>) -> Done<Vec<RangeScan>> {
+pub async fn open_ranges(
+    cluster: Cluster<'_>,
+    ranges: &[EncodedRange],
+    request: &ScanRequest<'_>,
+) -> Done<Vec<RangeScan>> {
     let cursor = |(low, high): &EncodedRange| {
         let (low, high) = bounds_of(low.as_deref(), high.as_deref());
         cluster.client.scan(&ScanRequest { low, high, ..*request })

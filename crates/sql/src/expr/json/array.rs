@@ -132,7 +132,7 @@ pub fn element(ty: ColumnType, value: &Json) -> std::result::Result<(Datum<'stat
 
 fn assigned(ty: ColumnType, value: Datum<'static>) -> Result<Datum<'static>> {
     let column = Column { default: DefaultValue::Null, ..Column::new("", ty) };
-    assign::assign(&column, value, Assign { row: 1, table: "", strict: true, zone: Zone::UTC, env: None })
+    assign::assign(&column, value, Assign { row: 1, table: "", strict: true, zone: Zone::UTC, env: None, warns: false })
 }
 
 /// The values of a document, and whether one lost digits.

@@ -2,8 +2,8 @@
 
 use sqlparser::{
     ast::{
-        ArrayElemTypeDef, CastKind, CharacterLength, DataType, DateTimeField, Expr, ExtractSyntax, Function, FunctionArg,
-        FunctionArgExpr, FunctionArgumentList, FunctionArguments, Ident, Interval, ObjectName, Value,
+        ArrayElemTypeDef, CastKind, CharacterLength, DataType, DateTimeField, Expr, ExtractSyntax, Function,
+        FunctionArg, FunctionArgExpr, FunctionArgumentList, FunctionArguments, Ident, Interval, ObjectName, Value,
     },
     dialect::{Dialect, MySqlDialect, Precedence},
     keywords::Keyword,

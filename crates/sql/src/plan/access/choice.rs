@@ -160,7 +160,8 @@ impl<'c> Candidates<'c> {
             let on = &found[usize::from(c)];
             on.equal.is_some() || on.low.is_some() || on.high.is_some() || unions.contains(&c)
         };
-        let of_beginnings = self.table.indexes_in_use().filter(|(_, i)| i.has_prefixes() && i.list.is_none() && self.allows(i.no));
+        let of_beginnings =
+            self.table.indexes_in_use().filter(|(_, i)| i.has_prefixes() && i.list.is_none() && self.allows(i.no));
         let of_beginnings = of_beginnings.map(|(_, i)| (i.no, i.columns.as_slice()));
         let first = |columns: &[u16]| columns.first().is_some_and(|c| is_bound(*c));
         self.all().chain(of_beginnings).filter(|(_, columns)| first(columns)).map(|(no, _)| no).collect()

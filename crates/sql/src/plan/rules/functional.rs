@@ -70,8 +70,7 @@ pub fn settle(columns: &mut Vec<Column>, indexes: &mut [IndexClause], table: &st
     let mut number = 0;
     for index in indexes {
         let name = index.name.clone().unwrap_or_else(|| NAME.to_owned());
-        let trees: Vec<ast::Expr> =
-            index.expressions.iter().map(|(_, text)| parse(text)).collect::<Result<_>>()?;
+        let trees: Vec<ast::Expr> = index.expressions.iter().map(|(_, text)| parse(text)).collect::<Result<_>>()?;
         let lists = index.expressions.iter().zip(&trees).filter(|(_, tree)| array(tree).is_some());
         let lists: Vec<u16> = lists.map(|((place, _), _)| *place).collect();
         if lists.len() > 1 {
@@ -121,9 +120,7 @@ pub(super) fn array(e: &ast::Expr) -> Option<(&ast::Expr, &ast::DataType)> {
     match e {
         ast::Expr::Nested(e) => array(e),
         ast::Expr::Cast {
-            expr,
-            data_type: ast::DataType::Array(ast::ArrayElemTypeDef::AngleBracket(element)),
-            ..
+            expr, data_type: ast::DataType::Array(ast::ArrayElemTypeDef::AngleBracket(element)), ..
         } => Some((expr, element)),
         _ => None,
     }

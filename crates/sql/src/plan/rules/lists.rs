@@ -135,8 +135,8 @@ impl ListKeys {
         if value.is_null() {
             return Ok(Datum::Null);
         }
-        let (values, is_cut) =
-            array::elements(self.ty, &array::document(&value)?).map_err(|misfit: Misfit| misfit.of_index(at.0, at.1))?;
+        let (values, is_cut) = array::elements(self.ty, &array::document(&value)?)
+            .map_err(|misfit: Misfit| misfit.of_index(at.0, at.1))?;
         if is_cut {
             env.note(array::cut(at.0, at.1));
         }
