@@ -370,8 +370,13 @@ fn path(table: &Table, path: &Path) -> (&'static str, Option<(String, u32)>) {
         }
         Path::Union { index, .. } => ("range", named(*index)),
         Path::Listed(listed) => {
-            let how = if listed.is_one() { "ref" } else { "range" };
-            (how, named(table.schema.indexes[listed.index].no))
+            let index = &table.schema.indexes[listed.index];
+            let how = match listed.is_one() {
+                true if index.unique && listed.parts() == index.columns.len() => "const",
+                true => "ref",
+                false => "range",
+            };
+            (how, named(index.no))
         }
         Path::Range { index, equal, low, high, .. } => match (equal.is_empty(), low.is_some() || high.is_some()) {
             (_, true) => ("range", named(*index)),

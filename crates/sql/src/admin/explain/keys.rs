@@ -38,6 +38,11 @@ pub fn length(table: &Table, path: &Path) -> u32 {
     };
     let index = table.schema.index(no);
     let part = |(at, column): (usize, &u16)| {
+        // Of a list, of one of its elements.
+        let list = table.rules().ok().flatten().and_then(|rules| rules.computed(*column)?.list.as_ref());
+        if let Some(keys) = list {
+            return bytes(&Column::new("", keys.ty), None);
+        }
         let column = &table.schema.columns[usize::from(*column)];
         bytes(column, index.and_then(|index: &IndexDef| index.prefix(at)))
     };

@@ -116,7 +116,9 @@ pub(super) fn cast(parser: &mut Parser) -> Parsed<Expr> {
         let name = parser.parse_identifier()?;
         if parser.parse_keyword(Keyword::ARRAY) {
             parser.expect_token(&Token::RParen)?;
-            let data_type = array_of(DataType::Custom(ObjectName::from(vec![name]), Vec::new()));
+            // No array may have one; it is refused by the name of the set.
+            let set = DataType::Custom(ObjectName::from(vec![name]), Vec::new());
+            let data_type = DataType::Array(ArrayElemTypeDef::Qualified(Box::new(set), None));
             return Ok(Expr::Cast { kind: CastKind::Cast, expr, data_type, format: None });
         }
         parser.expect_token(&Token::RParen)?;
@@ -128,14 +130,8 @@ pub(super) fn cast(parser: &mut Parser) -> Parsed<Expr> {
         let (is_try, target_before_value, styles) = (false, false, Vec::new());
         return Ok(Expr::Convert { is_try, expr, data_type: None, charset, target_before_value, styles });
     }
-    let data_type = if parser.parse_keyword(Keyword::ARRAY) { array_of(data_type) } else { data_type };
     parser.expect_token(&Token::RParen)?;
     Ok(Expr::Cast { kind: CastKind::Cast, expr, data_type, format: None })
-}
-
-/// `UNSIGNED ARRAY`. One of a character set, which no array may have, is an array of the set's name.
-fn array_of(element: DataType) -> DataType {
-    DataType::Array(ArrayElemTypeDef::AngleBracket(Box::new(element)))
 }
 
 /// `CHAR(77, 121 USING utf8mb4)`.

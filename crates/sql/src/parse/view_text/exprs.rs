@@ -166,7 +166,7 @@ impl Writer<'_> {
             A::Cast { expr, data_type, .. } | A::Convert { expr, data_type: Some(data_type), charset: None, .. } => {
                 self.put("cast(");
                 self.expr(expr)?;
-                if let ast::DataType::Array(ast::ArrayElemTypeDef::AngleBracket(element)) = data_type {
+                if let ast::DataType::Array(ast::ArrayElemTypeDef::Qualified(element, None)) = data_type {
                     self.put(&format!(" as {} array)", array_element(element)));
                 } else {
                     self.put(&format!(" as {}", data_type.to_string().to_ascii_lowercase()));

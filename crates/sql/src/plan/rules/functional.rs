@@ -120,7 +120,7 @@ pub(super) fn array(e: &ast::Expr) -> Option<(&ast::Expr, &ast::DataType)> {
     match e {
         ast::Expr::Nested(e) => array(e),
         ast::Expr::Cast {
-            expr, data_type: ast::DataType::Array(ast::ArrayElemTypeDef::AngleBracket(element)), ..
+            expr, data_type: ast::DataType::Array(ast::ArrayElemTypeDef::Qualified(element, None)), ..
         } => Some((expr, element)),
         _ => None,
     }
