@@ -75,10 +75,7 @@ pub fn cast_type(ty: &DataType) -> Result<CastType> {
         DataType::Datetime(n) | DataType::Timestamp(n, _) => CastType::DateTime(small(n)),
         DataType::Time(n, _) => CastType::Time(small(n)),
         DataType::JSON => CastType::Json,
-        DataType::Array(_) => {
-            let what = "Use of CAST( .. AS .. ARRAY) outside of functional index in CREATE(non-SELECT)/ALTER TABLE or in general expressions";
-            return Err(errors::not_yet_in_mysql(what));
-        }
+        DataType::Array(_) => return Err(errors::array_outside_of_key()),
         other if other.to_string().eq_ignore_ascii_case("year") => CastType::AsYear,
         other => return Err(errors::not_supported(&format!("CAST AS {other}"))),
     })
