@@ -23,6 +23,8 @@ pub enum Misfit {
     /// An element is of another kind, or null.
     Invalid,
     OutOfRange,
+    /// A number that no integer holds.
+    Beyond,
     TooLong,
     /// A text is no moment.
     Cut,
@@ -41,6 +43,9 @@ impl Misfit {
             }
             Misfit::OutOfRange => {
                 error(3752, b"22003", format!("Value is out of range for functional index '{index}' at row {row}"))
+            }
+            Misfit::Beyond => {
+                error(3904, b"22003", format!("Out of range JSON value for CAST for functional index '{index}'."))
             }
             Misfit::TooLong => error(3907, b"22001", format!("Data too long for functional index '{index}'.")),
             Misfit::Cut => cut(index, row),
@@ -84,7 +89,9 @@ pub fn element(ty: ColumnType, value: &Json) -> std::result::Result<(Datum<'stat
                 other => compare::number(other).ok_or(Misfit::Invalid)?.to_i128(),
             };
             let fits = |n: &i128| if unsigned { u64::try_from(*n).is_ok() } else { i64::try_from(*n).is_ok() };
-            let n = Some(n).filter(fits).ok_or(Misfit::OutOfRange)?;
+            let is_beyond = matches!(value, Json::Double(_) | Json::Decimal { .. });
+            let misfit = if is_beyond { Misfit::Beyond } else { Misfit::OutOfRange };
+            let n = Some(n).filter(fits).ok_or(misfit)?;
             Ok((if unsigned { Datum::UInt(n as u64) } else { Datum::Int(n as i64) }, false))
         }
         ColumnType::Decimal { .. } => {
@@ -198,7 +205,7 @@ mod tests {
             ("5", Ok("[5]")),
             ("[]", Ok("[]")),
             ("[-1]", Err(Misfit::OutOfRange)),
-            ("[18446744073709551616]", Err(Misfit::OutOfRange)),
+            ("[18446744073709551616]", Err(Misfit::Beyond)),
             ("[\"1.5\"]", Err(Misfit::Invalid)),
             ("[null]", Err(Misfit::Invalid)),
             ("null", Err(Misfit::Invalid)),

@@ -65,10 +65,13 @@ pub fn is_index(table: &TableSchema, name: &str) -> bool {
 /// Makes a column of each expression in these indexes, behind those of a table that is being defined.
 ///
 /// # Errors
-/// 3753 to 3762, 3800, 1054: what may not be a key part. 1235, 1221: two arrays in a key, an array with DESC.
+/// 3753 to 3762, 3800, 1054, 3759: what may not be a key part. 1235, 1221: two arrays in a key, an array with DESC.
 pub fn settle(columns: &mut Vec<Column>, indexes: &mut [IndexClause], table: &str) -> Result<()> {
     let mut number = 0;
     for index in indexes {
+        if index.full_text && !index.expressions.is_empty() {
+            return Err(failures::full_text_of_expression());
+        }
         let name = index.name.clone().unwrap_or_else(|| NAME.to_owned());
         let trees: Vec<ast::Expr> = index.expressions.iter().map(|(_, text)| parse(text)).collect::<Result<_>>()?;
         let lists = index.expressions.iter().zip(&trees).filter(|(_, tree)| array(tree).is_some());
@@ -120,7 +123,9 @@ pub(super) fn array(e: &ast::Expr) -> Option<(&ast::Expr, &ast::DataType)> {
     match e {
         ast::Expr::Nested(e) => array(e),
         ast::Expr::Cast {
-            expr, data_type: ast::DataType::Array(ast::ArrayElemTypeDef::Qualified(element, None)), ..
+            expr,
+            data_type: ast::DataType::Array(ast::ArrayElemTypeDef::Qualified(element, None)),
+            ..
         } => Some((expr, element)),
         _ => None,
     }

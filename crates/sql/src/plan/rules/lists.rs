@@ -121,7 +121,7 @@ impl ListKeys {
     /// The row with its list. `number`: of the row, in warnings.
     ///
     /// # Errors
-    /// 1235, 3141, 3751, 3752, 3903, 3905 to 3908: the document has no such elements, or too many.
+    /// 1235, 3141, 3751, 3752, 3903 to 3908: the document has no such elements, or too many.
     pub(crate) fn complete(&self, schema: &TableSchema, env: &Env, row: &[u8], number: usize) -> Result<Vec<u8>> {
         let value = match &self.name {
             Some(name) => self.list(schema, env, row, (name, number))?,
@@ -138,7 +138,7 @@ impl ListKeys {
         let (values, is_cut) = array::elements(self.ty, &array::document(&value)?)
             .map_err(|misfit: Misfit| misfit.of_index(at.0, at.1))?;
         if is_cut {
-            env.note(array::cut(at.0, at.1));
+            env.remark(array::cut(at.0, at.1));
         }
         let (mut before, mut behind) = (Vec::new(), Vec::new());
         let mut has_null = false;
