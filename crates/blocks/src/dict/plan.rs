@@ -422,6 +422,7 @@ mod tests {
                 name: "u".to_owned(),
                 columns: vec![1],
                 prefixes: Vec::new(),
+                list: None,
                 unique,
                 hidden_table: None,
                 state,
