@@ -19,6 +19,8 @@ pub struct OpBatch {
     bytes: Vec<u8>,
     entries: Vec<OpEntry>,
     writes: bool,
+    /// Operations of a message, where the tables that are written say how many.
+    most: Option<usize>,
     /// Constraints held by the caller.
     holds_constraints: bool,
 }
@@ -44,6 +46,7 @@ impl OpBatch {
         self.bytes.clear();
         self.entries.clear();
         self.writes = false;
+        self.most = None;
     }
     pub fn len(&self) -> usize {
         self.entries.len()
@@ -105,6 +108,9 @@ impl OpBatch {
             .encode(&mut self.bytes);
         self.entries.push(OpEntry { hash: distribution_hash, end: self.bytes.len() });
         self.writes |= kind.is_write();
+        if kind.is_write() {
+            self.at_most(schema.writes_max());
+        }
         Ok(())
     }
 
@@ -138,6 +144,10 @@ impl OpBatch {
         let added = other.entries[numbers].iter();
         self.entries.extend(added.map(|e| OpEntry { hash: e.hash, end: base + e.end - skipped }));
         self.writes |= other.writes;
+        other.most.into_iter().for_each(|most| self.at_most(most));
+    }
+    fn at_most(&mut self, writes: usize) {
+        self.most = Some(self.most.map_or(writes, |most| most.min(writes)));
     }
     /// Leaves the first `count` operations.
     pub fn truncate(&mut self, count: usize) {
@@ -171,7 +181,7 @@ impl OpBatch {
         let start = if first == 0 { 0 } else { self.entries[first - 1].end };
         let mut end = first;
         while end < self.entries.len()
-            && end - first < limits::BATCH_OPS_MAX
+            && end - first < self.most.unwrap_or(limits::BATCH_OPS_MAX)
             && (end == first || self.entries[end].end - start <= MESSAGE_BYTES_MAX)
         {
             end += 1;

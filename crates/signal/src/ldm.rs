@@ -89,7 +89,7 @@ impl<'a> LdmBatchReq<'a> {
     }
 }
 
-/// A change of a unique index that follows from a write; TC executes it on the index's hidden table in the same transaction:
+/// A change of a unique index, or of one with a list, that follows from a write; TC executes it on the index's hidden table in the same transaction:
 /// `op u16, index u16, insert u8, hidden table u32, hidden version u32, key short, distribution hash u64, primary key short`.
 #[derive(Clone, Copy, Debug)]
 pub struct IndexChange<'a> {
@@ -98,7 +98,7 @@ pub struct IndexChange<'a> {
     pub index: IndexNo,
     pub insert: bool,
     pub hidden_table: TableId,
-    /// Encoded index key: the hidden table's key.
+    /// The hidden table's key.
     pub key: &'a [u8],
     /// Placement and primary key of the base row.
     pub distribution_hash: u64,

@@ -85,6 +85,9 @@ pub struct IndexMessage {
     /// Places of parts that were defined DESC, see [`TableSchema::descending`].
     #[prost(uint32, repeated, tag = "9")]
     pub descending: Vec<u32>,
+    /// The place of the column that is a list of keys, counted from 1; 0: there is none.
+    #[prost(uint32, tag = "10")]
+    pub list: u32,
 }
 
 /// What rows of an older form have in a column of today; see [`Source`].
@@ -157,6 +160,9 @@ pub struct TableMessage {
     /// Places of the primary key's parts that were defined DESC.
     #[prost(uint32, repeated, tag = "21")]
     pub descending: Vec<u32>,
+    /// See [`TableSchema::ordered`].
+    #[prost(bool, tag = "22")]
+    pub ordered: bool,
 }
 
 /// See [`TriggerDef`].
@@ -350,6 +356,7 @@ impl From<&TableSchema> for TableMessage {
                 })
                 .collect(),
             base_table: t.base_table.map_or(0, |b| b.0),
+            ordered: t.ordered,
             collation: u32::from(t.collation.id()),
             comment: t.comment.clone(),
             engine: t.engine.clone(),
@@ -459,6 +466,7 @@ fn index_to_wire(i: &IndexDef) -> IndexMessage {
         prefixes: i.prefixes.clone(),
         invisible: false,
         descending: Vec::new(),
+        list: i.list.map_or(0, |at| u32::from(at) + 1),
     }
 }
 
@@ -480,6 +488,7 @@ impl TryFrom<&TableMessage> for TableSchema {
             table.descending.extend(numbers(descending)?.into_iter().map(|at| (no, at)));
         }
         table.base_table = (m.base_table != 0).then_some(TableId(m.base_table));
+        table.ordered = m.ordered;
         table.collation = u16::try_from(m.collation).ok().and_then(Collation::from_id).ok_or(DecodeError)?;
         table.comment = m.comment.clone();
         table.engine = m.engine.clone();
@@ -541,6 +550,7 @@ fn index_from_wire(m: &IndexMessage) -> Result<IndexDef, DecodeError> {
         columns: numbers(&m.columns)?,
         prefixes: m.prefixes.clone(),
         unique: m.unique,
+        list: m.list.checked_sub(1).map(u16::try_from).transpose().map_err(|_| DecodeError)?,
         hidden_table: (m.hidden_table != 0).then_some(TableId(m.hidden_table)),
         state: if m.building { IndexState::Building } else { IndexState::Ready },
     })

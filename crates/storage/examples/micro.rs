@@ -23,6 +23,7 @@ fn schema() -> TableSchema {
         no: IndexNo(1),
         name: "a".to_owned(),
         columns: vec![1],
+        list: None,
         unique: false,
         hidden_table: None,
         prefixes: Vec::new(),

@@ -14,7 +14,7 @@
 //!
 //! Entry key = encoded index columns, then the encoded primary key (index 0: the primary key alone). Rule: for every version that is
 //! linked to a row there is an entry, and for every entry there is such a version. The index of primary keys does not hold the keys, which the rows know. A reader that finds an entry therefore checks it
-//! against the version it may see ([`Fragment::entry_matches`]). Hidden unique-index tables have no ordered index (module `indexes`).
+//! against the version it may see ([`Fragment::entry_matches`]). Hidden tables of unique indexes have no ordered index (module `indexes`).
 //!
 //! # Pages
 //!
@@ -243,7 +243,7 @@ impl Fragment {
             image: Vec::new(),
             schema,
         };
-        if !fragment.schema.is_hidden_index() {
+        if fragment.schema.has_ordered_keys() {
             fragment.add_index(IndexNo(0));
         }
         Ok(fragment)

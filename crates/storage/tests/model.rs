@@ -32,6 +32,7 @@ fn index(no: u16, columns: &[u16]) -> IndexDef {
         no: IndexNo(no),
         name: format!("i{no}"),
         columns: columns.to_vec(),
+        list: None,
         unique: false,
         prefixes: Vec::new(),
         hidden_table: None,

@@ -107,6 +107,7 @@ pub fn claims_definition() -> TableSchema {
         name: "branch".to_owned(),
         columns: vec![BRANCH_COLUMN],
         prefixes: Vec::new(),
+        list: None,
         unique: false,
         hidden_table: None,
         state: IndexState::Ready,

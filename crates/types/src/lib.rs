@@ -16,6 +16,7 @@ pub mod hash;
 pub mod ids;
 pub mod key;
 pub mod limits;
+pub mod list;
 pub mod planted;
 pub mod row;
 pub mod rules;

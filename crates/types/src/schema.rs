@@ -12,7 +12,7 @@ use crate::{
     form::{self, OlderForm, Source},
     full_text::{self, FullText},
     ids::{IndexNo, TableId},
-    limits,
+    limits, list,
     row::RowLayout,
     rules::{CheckDef, Generated, TriggerDef},
 };
@@ -229,7 +229,7 @@ pub enum IndexState {
     Ready,
 }
 
-/// A secondary index. Every one has an ordered tree in each fragment; a unique one has a hidden table besides, keyed by the
+/// A secondary index. Every one has an ordered tree in each fragment, but for those with a list; a unique one has a hidden table besides, keyed by the
 /// encoded index key and distributed on its own, whose rows name the primary key (NDB: unique hash index).
 #[derive(Clone, PartialEq, Debug)]
 pub struct IndexDef {
@@ -240,7 +240,10 @@ pub struct IndexDef {
     /// Of each column how many of its first characters (bytes, of binary columns) are in the key, 0: all. Empty: all of all columns.
     pub prefixes: Vec<u32>,
     pub unique: bool,
-    /// The hidden table of a unique index.
+    /// The place of the column that is a list of keys ([`crate::list`]): all of the index, and the other columns are named for those who show it. Such an index has
+    /// entries in its hidden table alone.
+    pub list: Option<u16>,
+    /// The hidden table of a unique index, or of one with a list.
     pub hidden_table: Option<TableId>,
     pub state: IndexState,
 }
@@ -249,6 +252,14 @@ impl IndexDef {
     /// Some column is in the key with its beginning only: the key says less than the row.
     pub fn has_prefixes(&self) -> bool {
         !self.prefixes.is_empty()
+    }
+    /// Its entries have all of its columns, one for each row.
+    pub fn is_whole(&self) -> bool {
+        self.list.is_none() && !self.has_prefixes()
+    }
+    /// The column that is a list of keys.
+    pub fn list_column(&self) -> Option<u16> {
+        self.list.and_then(|at| self.columns.get(usize::from(at))).copied()
     }
     /// How much of the column at this place is in the key; `None`: all of it.
     pub fn prefix(&self, at: usize) -> Option<usize> {
@@ -284,8 +295,10 @@ pub struct TableSchema {
     pub hidden_key: bool,
     /// Secondary indexes; the primary key's ordered index is number 0 and not listed.
     pub indexes: Vec<IndexDef>,
-    /// For a hidden unique-index table: the table it belongs to.
+    /// For the hidden table of an index: the table it belongs to.
     pub base_table: Option<TableId>,
+    /// For one of these: its keys are read in their order too, because a row has several.
+    pub ordered: bool,
     pub collation: Collation,
     pub comment: String,
     /// ENGINE= as written, accepted and remembered.
@@ -310,7 +323,7 @@ pub struct TableSchema {
     constrained: bool,
 }
 
-/// Columns of a hidden unique-index table: encoded index key, distribution hash of the base row, encoded primary key.
+/// Columns of the hidden table of an index: encoded key of the entry, distribution hash of the base row, encoded primary key.
 pub const HIDDEN_KEY_COLUMN: u16 = 0;
 pub const HIDDEN_HASH_COLUMN: u16 = 1;
 pub const HIDDEN_PK_COLUMN: u16 = 2;
@@ -330,6 +343,7 @@ impl TableSchema {
             hidden_key: false,
             indexes: Vec::new(),
             base_table: None,
+            ordered: false,
             // SQL says what its tables have; others have no texts.
             collation: Collation::Utf8mb4GeneralCi,
             comment: String::new(),
@@ -349,7 +363,7 @@ impl TableSchema {
         }
     }
 
-    /// The hidden table of a unique index.
+    /// The hidden table of a unique index, or of one with a list.
     pub fn hidden_for(base: &TableSchema, index: &IndexDef) -> TableSchema {
         let column = |name: &str, ty| Column { nullable: false, ..Column::new(name, ty) };
         let columns = vec![
@@ -357,9 +371,11 @@ impl TableSchema {
             column("distribution_hash", ColumnType::Int { bits: 64, unsigned: true }),
             column("primary_key", ColumnType::VarBinary { length: u16::MAX }),
         ];
-        let name = format!("#unique#{}#{}", base.name, index.name);
+        let kind = if index.list.is_some() { "list" } else { "unique" };
+        let name = format!("#{kind}#{}#{}", base.name, index.name);
         let mut table = TableSchema::new(&base.database, &name, columns, vec![HIDDEN_KEY_COLUMN]);
         table.base_table = Some(base.id);
+        table.ordered = index.list.is_some();
         table.durability = base.durability;
         table
     }
@@ -492,8 +508,31 @@ impl TableSchema {
         if no.0 == 0 { Some(&self.primary_key) } else { self.index(no).map(|i| i.columns.as_slice()) }
     }
 
+    /// Its rows are the entries of an index, and their key is the first column as it is.
     pub fn is_hidden_index(&self) -> bool {
         self.base_table.is_some()
+    }
+
+    /// Its fragments have its keys in their order.
+    pub fn has_ordered_keys(&self) -> bool {
+        self.base_table.is_none() || self.ordered
+    }
+
+    /// Secondary indexes that fragments have.
+    pub fn ordered_indexes(&self) -> impl Iterator<Item = &IndexDef> {
+        self.indexes.iter().filter(|index| index.list.is_none())
+    }
+
+    fn lists(&self) -> impl Iterator<Item = &IndexDef> {
+        self.indexes.iter().filter(|index| index.list.is_some())
+    }
+
+    /// Most writes of one batch: each may change many entries.
+    pub fn writes_max(&self) -> usize {
+        match self.lists().count() {
+            0 => limits::BATCH_OPS_MAX,
+            lists => (list::OPS_MAX / lists).max(1),
+        }
     }
 
     /// Whether the whole primary key places the row, so that one hash serves placement and lookup.
@@ -553,9 +592,16 @@ impl TableSchema {
             {
                 return bad(format!("index '{}' takes the beginning of what has none", index.name));
             }
+            let is_bytes = |c: u16| matches!(self.columns[usize::from(c)].ty, ColumnType::Blob { .. });
+            if index.list.is_some() && !index.list_column().is_some_and(is_bytes) {
+                return bad(format!("index '{}' has no column with its keys", index.name));
+            }
             if index.no.0 == 0 || self.indexes[..i].iter().any(|other| other.no == index.no) {
                 return bad(format!("index '{}' has no number of its own", index.name));
             }
+        }
+        if self.lists().count() > list::LISTS_MAX {
+            return bad(format!("a table has at most {} indexes of lists", list::LISTS_MAX));
         }
         let is_part =
             |(no, at): &(IndexNo, u16)| self.index_columns(*no).is_some_and(|columns| usize::from(*at) < columns.len());

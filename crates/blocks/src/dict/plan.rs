@@ -167,7 +167,7 @@ impl<'a> Planner<'a> {
     }
     /// Hidden tables come first, so that a table never names one that is not there.
     fn put_hidden(&mut self, base: &TableSchema, index: &mut IndexDef) -> Result<(), Refusal> {
-        if index.unique {
+        if index.unique || index.list.is_some() {
             let mut hidden = TableSchema::hidden_for(base, index);
             (hidden.id, hidden.version) = (self.new_id(), self.next_version(0));
             index.hidden_table = Some(hidden.id);
@@ -227,6 +227,7 @@ impl<'a> Planner<'a> {
         message.id = self.new_id().0;
         message.version = self.next_version(0);
         message.base_table = 0;
+        message.ordered = false;
         (message.form, message.older) = (0, Vec::new());
         let foreign_keys = std::mem::take(&mut message.foreign_keys);
         for (no, index) in (1u32..).zip(&mut message.indexes) {
@@ -290,7 +291,8 @@ impl<'a> Planner<'a> {
         let state = if change.unique { IndexState::Building } else { IndexState::Ready };
         let (name, unique) = (change.name.clone(), change.unique);
         let prefixes = change.prefixes.clone();
-        let mut index = IndexDef { no: IndexNo(no), name, columns, prefixes, unique, hidden_table: None, state };
+        let (list, hidden_table) = (None, None);
+        let mut index = IndexDef { no: IndexNo(no), name, columns, prefixes, unique, list, hidden_table, state };
         self.put_hidden(&table, &mut index)?;
         table.invisible_indexes.extend(change.invisible.then_some(index.no));
         table.descending.extend(descending.into_iter().map(|at| (index.no, at)));
@@ -431,6 +433,7 @@ mod tests {
                 name: "u".to_owned(),
                 columns: vec![1],
                 prefixes: Vec::new(),
+                list: None,
                 unique,
                 hidden_table: None,
                 state,

@@ -15,10 +15,11 @@ use apus_signal::{
 };
 use apus_storage::{Acquire, Change, Fragment, Idle, LockMode, Locks, RowId};
 use apus_types::{
-    Chain, ErrorCode, IndexNo, PartitionId, TableSchema, TransId,
+    Chain, ErrorCode, IndexDef, IndexNo, PartitionId, TableSchema, TransId,
     hash::hash_key,
     key,
-    limits::BATCH_OPS_MAX,
+    limits::{BATCH_OPS_MAX, SIGNAL_BYTES_MAX},
+    list::KeyList,
     planted::{Bug, planted},
     schema::{Durability, HIDDEN_PK_COLUMN},
     update,
@@ -692,7 +693,7 @@ fn write_row(
     let change = Change { image: new, writer, fresh, keeps_key: op.kind == OpKind::Update };
     let changed = match schema.indexes.is_empty() {
         true => Ok(()),
-        false => unique_changes(schema, work, op.key, old, new, &mut scratch.key),
+        false => entry_changes(schema, work, op.key, old, new, &mut scratch.key),
     };
     let pushed = changed.and_then(|()| match at {
         Written::Idle(idle) => fragment.push_idle(idle, &change),
@@ -800,8 +801,48 @@ fn is_entry_of_other(schema: &TableSchema, entry: &[u8], primary_key: &[u8]) -> 
     schema.is_hidden_index() && schema.layout().raw(entry, HIDDEN_PK_COLUMN) != primary_key
 }
 
-/// Appends what the write means for the table's unique indexes.
-fn unique_changes(
+/// Most bytes of the entries that the operations of a batch change.
+const CHANGES_BYTES_MAX: usize = SIGNAL_BYTES_MAX / 2;
+
+impl Work {
+    /// Appends an entry that comes or goes.
+    fn change_entry(&mut self, change: &IndexChange<'_>) -> Result<(), ErrorCode> {
+        if planted(Bug::UniqueEntryStays) && !change.insert {
+            return Ok(());
+        }
+        let Some(count) = self.change_count.checked_add(1).filter(|_| self.changes.len() <= CHANGES_BYTES_MAX) else {
+            return Err(ErrorCode::RequestTooLarge);
+        };
+        change.encode(&mut self.changes);
+        self.change_count = count;
+        Ok(())
+    }
+}
+
+/// Appends what the write means for an index of which a column lists the keys.
+fn list_changes<'r>(
+    schema: &'r TableSchema,
+    work: &mut Work,
+    (index, column): (&IndexDef, u16),
+    change: IndexChange<'_>,
+    (old, new): (Option<&'r [u8]>, Option<&'r [u8]>),
+    entry: &mut Vec<u8>,
+) -> Result<(), ErrorCode> {
+    let bytes_of = |image: Option<&'r [u8]>| image.map_or(&[][..], |image| schema.layout().raw(image, column));
+    let keys_of = |bytes| KeyList::read(bytes, change.primary_key.len());
+    let (old, new) = (keys_of(bytes_of(old))?, keys_of(bytes_of(new))?);
+    old.changes(new, |insert, key| {
+        entry.clear();
+        entry.extend_from_slice(key);
+        if !index.unique || if insert { new.is_shared } else { old.is_shared } {
+            entry.extend_from_slice(change.primary_key);
+        }
+        work.change_entry(&IndexChange { insert, key: entry, ..change })
+    })
+}
+
+/// Appends what the write means for the table's unique indexes, and for those with a list.
+fn entry_changes(
     schema: &TableSchema,
     work: &mut Work,
     primary_key: &[u8],
@@ -810,13 +851,22 @@ fn unique_changes(
     scratch: &mut Vec<u8>,
 ) -> Result<(), ErrorCode> {
     for index in &schema.indexes {
-        let Some(hidden) = index.hidden_table else { continue };
+        let Some(hidden_table) = index.hidden_table else { continue };
+        let list = index.list_column();
+        let columns = list.as_ref().map_or(index.columns.as_slice(), std::slice::from_ref);
         if let (Some(old), Some(new)) = (old, new)
-            && key::same_columns(schema.layout(), &index.columns, old, new)
+            && key::same_columns(schema.layout(), columns, old, new)
         {
             continue;
         }
         let distribution_hash = key::distribution_hash(schema, primary_key);
+        let (op, index_no) = (work.next_op, index.no);
+        let change =
+            IndexChange { op, index: index_no, insert: false, hidden_table, key: &[], distribution_hash, primary_key };
+        if let Some(column) = list {
+            list_changes(schema, work, (index, column), change, (old, new), scratch)?;
+            continue;
+        }
         let ends: [Option<usize>; 2] = {
             scratch.clear();
             let mut end_of = |image: Option<&[u8]>| -> Result<Option<usize>, ErrorCode> {
@@ -838,20 +888,7 @@ fn unique_changes(
         }
         for (insert, range) in [(false, ends[0].map(|e| 0..e)), (true, ends[1].map(|e| split..e))] {
             let Some(range) = range else { continue };
-            if planted(Bug::UniqueEntryStays) && !insert {
-                continue;
-            }
-            let change = IndexChange {
-                op: work.next_op,
-                index: index.no,
-                insert,
-                hidden_table: hidden,
-                key: &scratch[range],
-                distribution_hash,
-                primary_key,
-            };
-            change.encode(&mut work.changes);
-            work.change_count += 1;
+            work.change_entry(&IndexChange { insert, key: &scratch[range], ..change })?;
         }
     }
     Ok(())

@@ -139,7 +139,7 @@ impl Table {
         if slot.is_none() {
             let mut fragment = Box::new(Fragment::new(self.schema.clone(), partition, memory)?);
             fragment.hash_by(secret);
-            for index in &self.schema.indexes {
+            for index in self.schema.ordered_indexes() {
                 fragment.add_index(index.no);
             }
             fragment.begin_round(self.round);
@@ -391,7 +391,7 @@ impl LocalDataManager {
                 // A node that has put back what it had may learn of several changes at once.
                 let was = |index: &IndexDef| old.index(index.no).is_some_and(|before| old.keeps_index(before, &schema));
                 let stays = |index: &IndexDef| schema.keeps_index(index, &old) || was(index);
-                new_indexes.extend(schema.indexes.iter().filter(|i| !stays(i)).map(|i| i.no));
+                new_indexes.extend(schema.ordered_indexes().filter(|i| !stays(i)).map(|i| i.no));
                 let is_kept = |no: IndexNo| schema.index(no).is_some_and(|i| !new_indexes.contains(&i.no));
                 let gone: Vec<IndexNo> = old.indexes.iter().map(|i| i.no).filter(|no| !is_kept(*no)).collect();
                 table.redefine(schema);

@@ -16,7 +16,7 @@ use apus_types::{
     Chain, ColumnType, Epoch, ErrorCode, IndexNo, NodeId, RowLayout, TableId, Value,
     collections::{SeededMap, seeded_map},
     hash::{SecretHash, hash_key},
-    limits::BATCH_OPS_MAX,
+    limits::{BATCH_OPS_MAX, SIGNAL_BYTES_MAX},
     planted::{Bug, planted},
 };
 
@@ -91,7 +91,10 @@ impl Scratch {
     }
 }
 
-/// Rows of hidden unique-index tables; see `TableSchema::hidden_for`.
+/// Bytes of the entries that one message writes, before the last of them.
+const INDEX_WORK_BYTES_MAX: usize = SIGNAL_BYTES_MAX / 2;
+
+/// Rows of hidden tables of indexes; see `TableSchema::hidden_for`.
 pub(super) fn hidden_layout() -> RowLayout {
     let bytes = ColumnType::VarBinary { length: u16::MAX };
     RowLayout::new([bytes, ColumnType::Int { bits: 64, unsigned: true }, bytes])
@@ -357,7 +360,7 @@ impl TransactionCoordinator {
         Ok(())
     }
 
-    /// Writes the hidden tables of unique indexes, deletes before inserts, in the same transaction. An entry that the batch makes and removes
+    /// Writes the hidden tables of unique indexes, and of those with lists, deletes before inserts, in the same transaction. An entry that the batch makes and removes
     /// again is neither inserted nor deleted.
     fn start_index_work(
         &mut self,
@@ -404,7 +407,9 @@ impl TransactionCoordinator {
                 let participant = trans.participant(self.view.chain(partition), self.view.instance(partition));
                 let found = (first_sub..trans.request.sub_count).rfind(|&i| {
                     let sub = &trans.request.subs[i];
-                    sub.participant == participant && usize::from(sub.count) < BATCH_OPS_MAX
+                    sub.participant == participant
+                        && usize::from(sub.count) < BATCH_OPS_MAX
+                        && sub.ops.len() < INDEX_WORK_BYTES_MAX
                 });
                 let sub = match found {
                     Some(i) => &mut trans.request.subs[i],

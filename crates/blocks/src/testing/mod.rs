@@ -10,6 +10,7 @@ mod exactly_once;
 mod filters;
 mod groups;
 mod large;
+mod lists;
 mod memory;
 mod node_failure;
 mod protocol;
@@ -128,6 +129,7 @@ fn schema() -> TableSchema {
         name: "u".into(),
         columns: vec![2],
         prefixes: Vec::new(),
+        list: None,
         unique: true,
         hidden_table: Some(HIDDEN),
         state: IndexState::Ready,

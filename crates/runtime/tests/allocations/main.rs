@@ -93,6 +93,7 @@ fn schema() -> TableSchema {
         no: IndexNo(1),
         name: "k".to_owned(),
         columns: vec![1],
+        list: None,
         unique: false,
         hidden_table: None,
         prefixes: Vec::new(),

@@ -137,7 +137,7 @@ pub fn agreed(all: &BTreeMap<NodeId, Dictionary>) -> Result<&Dictionary, String>
     Ok(dictionary)
 }
 
-/// Every unique index has its hidden table, every hidden table its index, no id and no name is there twice.
+/// Every unique index, and every one of lists, has its hidden table, every hidden table its index, no id and no name is there twice.
 fn check_whole(dictionary: &Dictionary) -> Result<(), String> {
     let (mut ids, mut names) = (BTreeSet::new(), BTreeSet::new());
     let mut hidden: BTreeMap<u32, u32> = BTreeMap::new();
@@ -150,7 +150,7 @@ fn check_whole(dictionary: &Dictionary) -> Result<(), String> {
             return Err(format!("the id of table {} will be given out again", table.id));
         }
         for index in &schema.indexes {
-            match (index.unique, index.hidden_table) {
+            match (index.unique || index.list.is_some(), index.hidden_table) {
                 (true, None) => return Err(format!("index {} of {} has no hidden table", index.name, table.name)),
                 (false, Some(_)) => return Err(format!("index {} of {} has a hidden table", index.name, table.name)),
                 (true, Some(entries)) => drop(hidden.insert(entries.0, table.id)),
@@ -216,6 +216,7 @@ mod tests {
             no: IndexNo(no),
             name: name.to_owned(),
             columns: vec![1],
+            list: None,
             unique: hidden.is_some(),
             hidden_table: hidden.map(TableId),
             prefixes: Vec::new(),

@@ -1,7 +1,7 @@
-//! A table with a unique and an ordered index, read at rest in every way there is: the rows themselves, the entries of the unique index, the rows
-//! in the order of the ordered index. All three must tell the same.
+//! A table with a unique and an ordered index and one of lists, read at rest in every way there is: the rows themselves, the entries of the unique index and of the lists, the rows
+//! in the order of the ordered index. All of them must tell the same.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The column that comes and goes.
 pub const ADDED: &str = "added";
@@ -22,6 +22,8 @@ pub struct Table {
     pub rows: Vec<Row>,
     /// Entries of the unique index: value and primary key.
     pub entries: Vec<(u64, u64)>,
+    /// Entries of the index of lists: mark and primary key.
+    pub marks: Vec<(u64, u64)>,
     /// What a scan through the ordered index gives, partition by partition in its order.
     pub in_order: Vec<Vec<Row>>,
 }
@@ -32,6 +34,7 @@ impl Table {
     pub fn check(&self) -> Result<(), String> {
         let rows = rows_by_key(&self.rows)?;
         check_unique(&rows, &self.entries)?;
+        check_marks(&rows, &self.marks)?;
         check_order(&rows, &self.in_order)
     }
 }
@@ -89,6 +92,30 @@ pub fn check_entries(rows: &BTreeMap<u64, Row>, entries: &[(u64, u64)]) -> Resul
     Ok(())
 }
 
+/// The marks that a row has: some rows have none, and one that has several may share any of them.
+pub fn marks(row: &Row) -> BTreeSet<u64> {
+    let of_rank = (0..row.ordered % 4).map(|n| row.ordered / 4 + n);
+    of_rank.chain(row.unique.map(|value| value % 5)).collect()
+}
+
+/// An index of lists has an entry for each mark of each row, and no other.
+///
+/// # Errors
+/// Where they disagree.
+pub fn check_marks(rows: &BTreeMap<u64, Row>, entries: &[(u64, u64)]) -> Result<(), String> {
+    let mut wanted: BTreeSet<(u64, u64)> =
+        rows.values().flat_map(|row| marks(row).into_iter().map(|mark| (mark, row.key))).collect();
+    for (mark, key) in entries {
+        if !wanted.remove(&(*mark, *key)) {
+            return Err(format!("the index of lists has row {key} for {mark} twice, or wrongly: {:?}", rows.get(key)));
+        }
+    }
+    match wanted.first() {
+        Some((mark, key)) => Err(format!("row {key} with the mark {mark} is not in the index of lists")),
+        None => Ok(()),
+    }
+}
+
 /// An ordered index, read partition by partition, has every row once and in its order.
 ///
 /// # Errors
@@ -126,6 +153,7 @@ mod tests {
         Table {
             rows: rows.clone(),
             entries: vec![(30, 3), (10, 1)],
+            marks: vec![(1, 2), (0, 1), (1, 1), (2, 4), (0, 3)],
             in_order: vec![vec![rows[2], rows[0]], vec![rows[1], rows[3]]],
         }
     }
@@ -149,6 +177,14 @@ mod tests {
         assert!(after(|t| t.entries.push((40, 4))).contains("which has None"));
         assert!(after(|t| t.entries.push((30, 1))).contains("30 twice"));
         assert!(after(|t| t.entries[0].0 = 31).contains("gives row 3 for 31"));
+    }
+
+    #[test]
+    fn the_index_of_lists_has_every_mark_of_every_row_once() {
+        assert!(after(|t| t.marks.truncate(4)).contains("row 3 with the mark 0 is not in the index of lists"));
+        assert!(after(|t| t.marks.push((0, 1))).contains("row 1 for 0 twice"));
+        assert!(after(|t| t.marks[0].0 = 3).contains("row 2 for 3"));
+        assert!(after(|t| t.marks[0].1 = 7).contains("row 7 for 1"));
     }
 
     #[test]

@@ -63,6 +63,7 @@ fn small_table(name: &str, class: Durability) -> TableMessage {
             no: IndexNo(1),
             name: "value".to_owned(),
             columns: vec![1],
+            list: None,
             unique: name == SMALL_TABLES[1],
             hidden_table: None,
             prefixes: Vec::new(),

@@ -1,6 +1,6 @@
 //! Items: rows with a unique column, which may be NULL, and an indexed one. Members insert, change and delete rows of their own, while the values
-//! of the unique column belong to whoever has them. Some statements fail for a value that is taken and are undone, the rest of their transaction
-//! goes on. When all rest, the table is read by its key, through the unique index and through the ordered one; [`crate::check::unique`] compares,
+//! of the unique column belong to whoever has them. A column lists marks that follow from the two, and has an index of lists. Some statements fail for a value that is taken and are undone, the rest of their transaction
+//! goes on. When all rest, the table is read by its key, through the unique index, through that of lists and through the ordered one; [`crate::check::unique`] compares,
 //! and every row must be what its owner last made of it.
 
 use std::{
@@ -14,8 +14,11 @@ use apus_client::{
 use apus_kernel::Random;
 use apus_signal::tc::{ALLOW_MISSING, OpKind};
 use apus_types::{
-    Column, Epoch, ErrorCode, IndexDef, IndexNo, IndexState, TableSchema, TransId, Value, hash::hash_key, key,
-    schema::HIDDEN_PK_COLUMN, update,
+    Column, ColumnType, Epoch, ErrorCode, IndexDef, IndexNo, IndexState, TableSchema, TransId, Value,
+    hash::hash_key,
+    key, list,
+    schema::{HIDDEN_KEY_COLUMN, HIDDEN_PK_COLUMN},
+    update,
 };
 
 use super::{
@@ -23,7 +26,7 @@ use super::{
     ledger::{Changes, Ledger},
 };
 use crate::{
-    check::unique::{ADDED, Row, Table, rows_by_key},
+    check::unique::{ADDED, Row, Table, marks, rows_by_key},
     drill::Judgement,
 };
 
@@ -33,6 +36,8 @@ const KEYS_AT_ONCE: usize = 1000;
 pub(super) const ID: &str = "id";
 pub(super) const UNIQUE: &str = "tag";
 pub(super) const ORDERED: &str = "rank";
+/// Lists the keys of [`marks`].
+const LISTED: &str = "marks";
 
 pub(super) struct Items {
     hall: Rc<Hall>,
@@ -158,6 +163,9 @@ pub(super) fn push(
         (OpKind::Update, Some(row)) => {
             let ordered = table.column_no(ORDERED).ok_or(ErrorCode::InvalidSchema)?;
             update::push_set(&mut value, ordered, &row.ordered.to_le_bytes());
+            if let Some(listed) = table.column_no(LISTED) {
+                update::push_set(&mut value, listed, &list_of(&row)?);
+            }
             if let (Some((at, _)), Some(number)) = (added(table), of_added(&row)) {
                 update::push_set(&mut value, at, &number.to_le_bytes());
             }
@@ -169,13 +177,44 @@ pub(super) fn push(
                 ORDERED => Some(row.ordered),
                 _ => of_added(&row),
             };
-            let values: Vec<Value<'_>> =
-                table.columns.iter().map(|column| number(column).map_or(Value::Null, Value::UInt)).collect();
+            let list = list_of(&row)?;
+            let value_of = |column: &Column| match column.name.as_str() {
+                LISTED => Value::Bytes(&list),
+                _ => number(column).map_or(Value::Null, Value::UInt),
+            };
+            let values: Vec<Value<'_>> = table.columns.iter().map(value_of).collect();
             table.layout().encode(&values, &mut value)?;
         }
         (_, None) => return ops.push(table, OpKind::Delete, ALLOW_MISSING, &key, &[]),
     }
     ops.push(table, kind, 0, &key, &value)
+}
+
+/// The list of a row's marks.
+fn list_of(row: &Row) -> Result<Vec<u8>, ErrorCode> {
+    let (mut keys, mut out) = (Vec::new(), Vec::new());
+    for mark in marks(row) {
+        let mut key = Vec::new();
+        key::encode_part(number_type(), false, &Value::UInt(mark), &mut key)?;
+        keys.push(key);
+    }
+    list::write(&mut keys, false, &mut out)?;
+    Ok(out)
+}
+
+/// The mark and the id of an entry of the index of lists; `u64::MAX` is none.
+fn marked(hidden: &TableSchema, entry: &[u8]) -> (u64, u64) {
+    let mark = hidden.layout().raw(entry, HIDDEN_KEY_COLUMN).first_chunk().map(|mark| u64::from_be_bytes(*mark));
+    let id = id_of(hidden.layout().raw(entry, HIDDEN_PK_COLUMN));
+    (mark.unwrap_or(u64::MAX), id.unwrap_or(u64::MAX))
+}
+
+/// The hidden table of an index.
+fn hidden_of(table: &TableSchema, at: usize) -> Result<TableSchema, ErrorCode> {
+    let index = table.indexes.get(at).ok_or(ErrorCode::IndexNotFound)?;
+    let mut hidden = TableSchema::hidden_for(table, index);
+    hidden.id = index.hidden_table.ok_or(ErrorCode::IndexNotFound)?;
+    Ok(hidden)
 }
 
 pub(super) fn row(table: &TableSchema, bytes: &[u8]) -> Row {
@@ -239,13 +278,17 @@ impl Play for Items {
             no: IndexNo(no),
             name: name.to_owned(),
             columns: vec![column],
+            list: None,
             unique,
             hidden_table: None,
             prefixes: Vec::new(),
             state: IndexState::Ready,
         };
-        let mut items = table("items", columns());
-        items.indexes = vec![index(1, "tags", 1, true), index(2, "ranks", 2, false)];
+        let mut columns = columns();
+        columns.push(column(LISTED, ColumnType::Blob { length: 1 << 16 }, true));
+        let mut items = table("items", columns);
+        let marks = IndexDef { list: Some(0), ..index(3, "marks", 3, false) };
+        items.indexes = vec![index(1, "tags", 1, true), index(2, "ranks", 2, false), marks];
         vec![items]
     }
     async fn fill(&self, _client: &Client, _tables: &[TableSchema]) -> Result<(), ClientError> {
@@ -288,11 +331,11 @@ impl Play for Items {
             let request = ScanRequest { index: IndexNo(2), partitions: Some(&only), ..everything };
             in_order.push(scan(&reader.client, items, &request, |bytes| row(items, bytes)).await?);
         }
-        let index = items.indexes.first().ok_or(ErrorCode::IndexNotFound)?;
-        let mut hidden = TableSchema::hidden_for(items, index);
-        hidden.id = index.hidden_table.ok_or(ErrorCode::IndexNotFound)?;
-        let entries = entries(&reader.client, &hidden, 0..self.values).await?;
-        self.found.borrow_mut().push(Table { rows, entries, in_order });
+        let entries = entries(&reader.client, &hidden_of(items, 0)?, 0..self.values).await?;
+        let listed = hidden_of(items, 2)?;
+        let everything = ScanRequest::all(listed.id, listed.version);
+        let marks = scan(&reader.client, &listed, &everything, |entry| marked(&listed, entry)).await?;
+        self.found.borrow_mut().push(Table { rows, entries, marks, in_order });
         Ok(())
     }
 

@@ -117,7 +117,7 @@ pub fn index_for(table: &TableSchema, columns: &[u16]) -> Option<IndexNo> {
         return Some(IndexNo(0));
     }
     let fits = |index: &&apus_types::IndexDef| index.columns.starts_with(columns);
-    let ready = |index: &&apus_types::IndexDef| index.state == IndexState::Ready && !index.has_prefixes();
+    let ready = |index: &&apus_types::IndexDef| index.state == IndexState::Ready && index.is_whole();
     table.indexes.iter().filter(ready).find(fits).map(|index| index.no)
 }
 
@@ -126,7 +126,7 @@ pub fn unique_for(table: &TableSchema, columns: &[u16]) -> Option<ParentKey> {
     if table.primary_key == columns {
         return Some(ParentKey::Primary);
     }
-    let is_whole = |index: &apus_types::IndexDef| index.state == IndexState::Ready && !index.has_prefixes();
+    let is_whole = |index: &apus_types::IndexDef| index.state == IndexState::Ready && index.is_whole();
     let fits = |index: &apus_types::IndexDef| index.unique && is_whole(index) && index.columns == columns;
     table.indexes.iter().position(fits).map(ParentKey::Unique)
 }

@@ -29,6 +29,8 @@ pub struct IndexClause {
     pub descending: Vec<u16>,
     /// Places of those that are expressions, with their texts; such a column has no name until it is made ([`crate::plan::rules::functional`]).
     pub expressions: Vec<(u16, String)>,
+    /// The place of the expression that is an array, once it is known.
+    pub list: Option<u16>,
     pub unique: bool,
     pub invisible: bool,
     pub full_text: bool,
@@ -128,17 +130,21 @@ pub fn are_cut(lengths: &[u32]) -> bool {
     lengths.iter().any(|n| *n > 0)
 }
 
-/// What [`apus_types::IndexDef::prefixes`] is for these columns, once they are allowed.
+/// What [`apus_types::IndexDef::prefixes`] is for these columns, once they are allowed. `list`: the place of one that has keys.
 ///
 /// # Errors
 /// 1060, 1071, 1089, 1170 and 3152, as MySQL has them.
-pub fn prefixes(table: &TableSchema, columns: &[u16], lengths: &[u32]) -> Result<Vec<u32>> {
+pub fn prefixes(table: &TableSchema, columns: &[u16], lengths: &[u32], list: Option<u16>) -> Result<Vec<u32>> {
     let mut out = Vec::with_capacity(columns.len());
     let mut bytes = 0;
     for (at, &column) in columns.iter().enumerate() {
         let c = &table.columns[usize::from(column)];
         if columns[..at].contains(&column) {
             return Err(SqlError::new(1060, b"42S21", format!("Duplicate column name '{}'", c.name)));
+        }
+        if list == Some(at as u16) {
+            out.push(0);
+            continue;
         }
         let (length, long) = part(c, lengths.get(at).copied().unwrap_or(0))?;
         out.push(length);

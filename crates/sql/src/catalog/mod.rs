@@ -74,9 +74,9 @@ impl Table {
     }
     /// Indexes that reads may use.
     pub fn ready_indexes(&self) -> impl Iterator<Item = (usize, &IndexDef)> {
-        self.indexes_in_use().filter(|(_, i)| !i.has_prefixes())
+        self.indexes_in_use().filter(|(_, i)| i.is_whole())
     }
-    /// Also those of beginnings of columns, which do not say all.
+    /// Also those of beginnings of columns, which do not say all, and those of lists.
     pub fn indexes_in_use(&self) -> impl Iterator<Item = (usize, &IndexDef)> {
         let is_in_use = |i: &IndexDef| i.state == IndexState::Ready && self.schema.is_visible(i);
         self.schema.indexes.iter().enumerate().filter(move |(_, i)| is_in_use(i))

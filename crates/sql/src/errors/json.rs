@@ -8,6 +8,13 @@ pub fn not_yet_in_mysql(what: &str) -> SqlError {
     error(1235, b"42000", format!("This version of MySQL doesn't yet support '{what}'"))
 }
 
+/// `CAST(... AS ... ARRAY)` anywhere else than as a key part.
+pub fn array_outside_of_key() -> SqlError {
+    not_yet_in_mysql(
+        "Use of CAST( .. AS .. ARRAY) outside of functional index in CREATE(non-SELECT)/ALTER TABLE or in general expressions",
+    )
+}
+
 pub fn json_of_column(what: &str, at: usize, table: &str, column: &str) -> SqlError {
     let text = format!("Invalid JSON text: \"{what}\" at position {at} in value for column '{table}.{column}'.");
     error(3140, b"22032", text)

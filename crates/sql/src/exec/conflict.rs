@@ -9,7 +9,7 @@ use std::{ops::Range, pin::pin, rc::Rc};
 
 use apus_client::ReadBatch;
 use apus_signal::tc::{ALLOW_DUPLICATE, ALLOW_MISSING, OpKind, OpStatus};
-use apus_types::{Epoch, ErrorCode, TableSchema, Value, key, schema};
+use apus_types::{Epoch, ErrorCode, IndexDef, TableSchema, Value, key, list::KeyList, schema};
 
 use super::{
     Cluster,
@@ -148,6 +148,10 @@ fn add_keys(known: &mut StringSet, schema: &TableSchema, primary: &[u8], image: 
         Ok::<(), ErrorCode>(())
     })?;
     for index in schema.indexes.iter().filter(|index| index.unique) {
+        if let Some(column) = index.list_column() {
+            is_new.1 &= add_list(known, schema, (index, column), primary.len(), image)?;
+            continue;
+        }
         if index.columns.iter().any(|&c| schema.layout().is_null(image, c)) {
             continue;
         }
@@ -158,6 +162,27 @@ fn add_keys(known: &mut StringSet, schema: &TableSchema, primary: &[u8], image: 
         is_new.1 &= is_other.1;
     }
     Ok(is_new.1)
+}
+
+/// [`add_keys`] of an index of lists.
+fn add_list(
+    known: &mut StringSet,
+    schema: &TableSchema,
+    (index, column): (&IndexDef, u16),
+    primary: usize,
+    image: &[u8],
+) -> Result<bool, ErrorCode> {
+    let list = KeyList::read(schema.layout().raw(image, column), primary)?;
+    let mut is_new = true;
+    for key in list.keys().filter(|_| !list.is_shared) {
+        let added = known.insert_with(|out| {
+            out.extend_from_slice(&index.no.0.to_be_bytes());
+            out.extend_from_slice(key);
+            Ok::<(), ErrorCode>(())
+        })?;
+        is_new &= added.1;
+    }
+    Ok(is_new)
 }
 
 /// Sends the batch in `s.ops`; the row that a unique key refused.
@@ -281,7 +306,7 @@ async fn alone(
             continue;
         }
         if plan.on_duplicate == OnDuplicate::Ignore {
-            let e = duplicate(table, conflict, Some(image));
+            let e = duplicate(&session.env, table, conflict, Some(image));
             s.warned.push((s.row_numbers[i], 2), e);
             outcome.duplicates += 1;
             return Ok(());
@@ -380,7 +405,9 @@ async fn update_found(
     change::push_change(s, &table.schema, key, old, &new)?;
     let savepoint = next_savepoint(session);
     match execute(cluster, session, &s.ops, &mut s.results, savepoint, false).await {
-        Err(Fail::Client(e)) if e.code == ErrorCode::DuplicateKey => Err(duplicate(table, e.index, Some(&new)).into()),
+        Err(Fail::Client(e)) if e.code == ErrorCode::DuplicateKey => {
+            Err(duplicate(&session.env, table, e.index, Some(&new)).into())
+        }
         other => other.map(|()| Some(new)),
     }
 }
@@ -482,13 +509,20 @@ async fn conflicting_key(
     let (Some(position), Some(hidden)) = (position, hidden) else {
         return Err(errors::internal("unknown unique index").into());
     };
-    let mut key = Vec::new();
-    key::encode_unique(schema, &schema.indexes[position], image, &mut key)?;
     s.keys.clear();
-    s.keys.push(hidden, &key)?;
+    let definition = &schema.indexes[position];
+    if let Some(column) = definition.list_column() {
+        for key in KeyList::read(schema.layout().raw(image, column), s.key.len())?.keys() {
+            s.keys.push(hidden, key)?;
+        }
+    } else {
+        let mut key = Vec::new();
+        key::encode_unique(schema, definition, image, &mut key)?;
+        s.keys.push(hidden, &key)?;
+    }
     let trans = reader(session, schema).await?;
     let (table, schema_version) = (hidden.id, hidden.version);
     let request = ReadBatch { trans, snapshot: Epoch(0), table, schema_version, columns: None, keys: &s.keys };
     cluster.client.read(&request, &mut s.rows).await?;
-    Ok(s.rows.row(0).map(|row| hidden.layout().raw(row, schema::HIDDEN_PK_COLUMN).to_vec()))
+    Ok(s.rows.iter().flatten().next().map(|row| hidden.layout().raw(row, schema::HIDDEN_PK_COLUMN).to_vec()))
 }

@@ -363,7 +363,7 @@ async fn plain(cluster: Cluster<'_>, session: &mut Session, s: &mut Scratch, tab
         match sent {
             Err(Fail::Client(e)) if e.code == ErrorCode::DuplicateKey => {
                 let row = first + e.op as usize;
-                let refused = duplicate(table, e.index, s.images.get(row));
+                let refused = duplicate(&session.env, table, e.index, s.images.get(row));
                 let is_generated = s.generated.get(row).is_some_and(|n| *n != 0) && has_counter(schema, e.index);
                 if !is_generated || !own && (e.aborted || session.transaction.is_none()) {
                     return Err(refused.into());

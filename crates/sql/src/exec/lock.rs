@@ -231,7 +231,7 @@ async fn candidates(
     let sorted = !order.is_empty() && !wanted.in_order;
     s.candidates.clear();
     let empty = Context { layout, row: &[], new_row: None, params, aggregates: &[], given: &[], env };
-    access.path.bind(schema, &empty, &mut s.bound)?;
+    access.path.bind(table, &empty, &mut s.bound)?;
     access.pushed.bind(schema, &empty, &mut s.bound)?;
     refuse_fault(env, strict)?;
     if s.bound.empty {
@@ -258,7 +258,7 @@ async fn candidates(
     let mut source = pin!(Source::open(cluster, s, table, access, None, seen, ordered, wanted.reverse, limit)).await?;
     let mut primary = std::mem::take(&mut s.key);
     loop {
-        if !pin!(source.next(s)).await? {
+        if !pin!(source.next(cluster, s, table, None)).await? {
             let is_found = !s.candidates.is_empty() || !s.done.is_empty();
             if is_found || !source.make_sure(cluster, s, table, access, None, seen).await? {
                 break;

@@ -223,11 +223,15 @@ pub async fn commit(session: &mut Session) -> Result<(), ClientError> {
 }
 
 /// Error 1062 with the values of the key, when the row is known.
-pub fn duplicate(table: &Table, index: u16, row: Option<&[u8]>) -> crate::wire::SqlError {
+pub fn duplicate(env: &crate::expr::Env, table: &Table, index: u16, row: Option<&[u8]>) -> crate::wire::SqlError {
     let schema = &table.schema;
+    let list_of = |column: u16| table.rules().ok().flatten()?.computed(column)?.list.as_ref();
     let columns = schema.index_columns(apus_types::IndexNo(index)).unwrap_or(&[]);
     let cut = |at| schema.index(apus_types::IndexNo(index)).and_then(|i| i.prefix(at));
     let shown = |(at, c): (usize, &u16)| {
+        if let Some(shown) = list_of(*c).and_then(|keys| keys.shown(schema, env, row?)) {
+            return shown;
+        }
         let (column, value) = (&schema.columns[usize::from(*c)], schema.layout().value(row.unwrap_or(&[]), *c));
         crate::expr::result_cells::display(
             column,

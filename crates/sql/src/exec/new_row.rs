@@ -12,7 +12,7 @@ use crate::{
     catalog::auto_increment::Refusal,
     errors,
     expr::{
-        Context, Expr, Func,
+        Context, Env, Expr, Func,
         assign::{self, Assign},
         without_row,
     },
@@ -126,6 +126,13 @@ pub struct Making<'a> {
 }
 
 impl<'a> Making<'a> {
+    pub fn env(&self) -> &'a Env {
+        &self.session.env
+    }
+    /// Of the row, in warnings.
+    pub fn number(&self) -> usize {
+        self.assign.row
+    }
     /// Of the row of this number, which counts in warnings.
     pub fn new(session: &'a Session, plan: &'a Insert, params: &'a [Datum<'a>], row: usize) -> Making<'a> {
         let strict = session.env.variables.strict;

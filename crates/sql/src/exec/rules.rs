@@ -62,7 +62,10 @@ pub fn complete(making: &Making<'_>, table: &Table, late: &[u16], many: bool, s:
     let mut row = s.images.get(last).unwrap_or(&[]).to_vec();
     for &column in late {
         let Some(computed) = rules.computed(column) else { continue };
-        row = making.computed(column, &computed.expr, &row, many, &mut s.refused)?;
+        row = match &computed.list {
+            Some(keys) => keys.complete(&table.schema, making.env(), &row, making.number())?,
+            None => making.computed(column, &computed.expr, &row, many, &mut s.refused)?,
+        };
     }
     s.images.pop();
     s.images.push(&row);
@@ -73,6 +76,10 @@ pub fn complete(making: &Making<'_>, table: &Table, late: &[u16], many: bool, s:
 pub fn recompute(session: &Session, table: &Table, mut row: Vec<u8>, mut storing: Storing<'_>) -> Done<Vec<u8>> {
     if let Some(rules) = table.rules()? {
         for computed in rules.generated() {
+            if let Some(keys) = &computed.list {
+                row = keys.complete(&table.schema, &session.env, &row, storing.row)?;
+                continue;
+            }
             let source = (computed.column, &computed.expr);
             row = change::with_column(session, &table.schema, &row, source, None, &[], &mut storing)?;
         }

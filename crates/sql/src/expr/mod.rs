@@ -250,6 +250,9 @@ pub enum CastType {
     DateTime(u8),
     Time(u8),
     Json,
+    /// A document with its elements as values of this type ([`json::array`]), a value as one of them.
+    Array(ColumnType),
+    Element(ColumnType),
 }
 
 #[derive(Clone, PartialEq, Debug)]
@@ -387,7 +390,7 @@ impl Expr {
                 CastType::Date => Kind::Date,
                 CastType::DateTime(n) => Kind::DateTime(*n),
                 CastType::Time(n) => Kind::Time(*n),
-                CastType::Json => Kind::Json,
+                CastType::Json | CastType::Array(_) | CastType::Element(_) => Kind::Json,
             },
             Expr::Call(f, args, _) => f.kind(args, params),
         }

@@ -76,6 +76,8 @@ pub fn read_by(path: &Path, known: &Known) -> f64 {
             let bounds = column.and_then(|column| known.within(column, low, high)).unwrap_or(bounds);
             bounds * if equal.is_empty() { known.rows } else { known.rows_of(*index, equal.len()) }
         }
+        // As if each element were that of one row in twenty.
+        Path::Listed(_) => known.rows * 0.05,
         Path::Union { index, alternatives, .. } => {
             let one = |i: &super::access::Interval| match (&i.low, &i.high) {
                 (Some((low, _)), Some((high, _))) if low == high => known.rows_of(*index, 1),

@@ -117,7 +117,7 @@ fn close(fixed: &mut Vec<u16>, scope: &Scope, level: &Level) {
         let before = fixed.len();
         for t in &scope.tables {
             let key = &t.table.schema.primary_key;
-            let unique = t.table.schema.indexes.iter().filter(|i| i.unique && !i.has_prefixes()).map(|i| &i.columns);
+            let unique = t.table.schema.indexes.iter().filter(|i| i.unique && i.is_whole()).map(|i| &i.columns);
             let whole = |columns: &Vec<u16>| {
                 !columns.is_empty()
                     && columns.iter().all(|&c| fixed.contains(&(t.first + c)) && (columns == key || !is_nullable(t, c)))

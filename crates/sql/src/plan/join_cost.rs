@@ -116,7 +116,7 @@ impl Lowering<'_, '_> {
                 found.is_bound = match &access.path {
                     access::Path::Points { .. } => true,
                     access::Path::Range { equal, .. } => !equal.is_empty(),
-                    access::Path::Union { .. } => false,
+                    access::Path::Union { .. } | access::Path::Listed(_) => false,
                 };
                 found.ways = self.ways(items, at, table, &known, conditions);
             }

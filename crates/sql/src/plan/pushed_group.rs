@@ -210,6 +210,6 @@ fn is_arithmetic(e: &Expr) -> bool {
 fn is_unique(schema: &TableSchema, columns: &[u16]) -> bool {
     let has_all = |key: &[u16]| !key.is_empty() && key.iter().all(|c| columns.contains(c));
     let is_there = |c: &u16| schema.columns.get(usize::from(*c)).is_some_and(|c| !c.nullable);
-    let mut unique = schema.indexes.iter().filter(|index| index.unique && !index.has_prefixes());
+    let mut unique = schema.indexes.iter().filter(|index| index.unique && index.is_whole());
     has_all(&schema.primary_key) || unique.any(|index| has_all(&index.columns) && index.columns.iter().all(is_there))
 }

@@ -22,7 +22,8 @@ fn of_path(path: &Path) -> u8 {
         Path::Range { equal, low, high, .. } if equal.is_empty() && low.is_none() && high.is_none() => SCAN | NO_INDEX,
         Path::Range { low, high, .. } if low.is_some() || high.is_some() => RANGE,
         Path::Range { .. } => 0,
-        Path::Union { .. } => RANGE,
+        Path::Listed(listed) if listed.is_one() => 0,
+        Path::Union { .. } | Path::Listed(_) => RANGE,
     }
 }
 

@@ -38,6 +38,7 @@ fn shape(plan: &Plan) -> String {
                 let n: usize = if *rows { values.len() } else { values.iter().map(Vec::len).product() };
                 format!("{} x{n}", if index.is_some() { "unique" } else { "pk" })
             }
+            Path::Listed(listed) => format!("list({}) ={}", listed.index, listed.parts()),
             Path::Union { index, alternatives, .. } => format!("union of {} in index {index}", alternatives.len()),
             Path::Range { index, equal, low, high, .. } => {
                 format!(
@@ -186,6 +187,7 @@ pub(super) fn steps(sql: &str) -> String {
         Path::Points { .. } => "unique".to_owned(),
         Path::Range { index, equal, .. } => format!("index {index} ={}", equal.len()),
         Path::Union { .. } => "union".to_owned(),
+        Path::Listed(_) => "list".to_owned(),
     };
     let step = |kind: &StepKind| match kind {
         StepKind::Nothing => "nothing".to_owned(),
@@ -419,4 +421,40 @@ fn keys_made_with_a_parameter_are_planned_by_its_kind() {
     ] {
         assert_eq!(digested(sql), is_kept, "{sql}");
     }
+}
+
+#[test]
+fn elements_of_arrays_lead_to_rows_by_entries() {
+    let zips = "create table zips (id int primary key, j json, a int, key z ((cast(j->'$.z' as unsigned array))), \
+        key az (a, (cast(j as char(5) array))), key k (a))";
+    let dictionary = Dictionary {
+        version: 1,
+        databases: vec![apus_signal::dict::DatabaseMessage { name: "d".into(), collation: 45 }],
+        tables: vec![table(zips, 1)],
+        ..Dictionary::default()
+    };
+    let catalog = Catalog::from_dictionary(&dictionary, &Catalog::default()).unwrap();
+    for (condition, want) in [
+        ("5 MEMBER OF (j->'$.z')", "list(0) =1"),
+        ("5 MEMBER OF (j->'$.z') OR 6 MEMBER OF (j->'$.z')", "list(0) =1"),
+        ("JSON_CONTAINS(j->'$.z', '[5, \"6\"]')", "list(0) =1"),
+        ("JSON_OVERLAPS('[5, 6]', j->'$.z') AND a > 7", "list(0) =1"),
+        ("a = 1 AND 'x' MEMBER OF (j)", "list(1) =2"),
+        ("a = 1 AND 5 MEMBER OF (j->'$.z')", "range(3) =1"),
+        ("id = 1 AND 5 MEMBER OF (j->'$.z')", "pk x1"),
+        ("NOT 5 MEMBER OF (j->'$.z')", "range(0) =0"),
+        ("'5' MEMBER OF (j->'$.z')", "range(0) =0"),
+        ("5.0 MEMBER OF (j->'$.z')", "range(0) =0"),
+        ("id MEMBER OF (j->'$.z')", "range(0) =0"),
+        ("5 MEMBER OF (j->'$.y')", "range(0) =0"),
+        ("JSON_CONTAINS(j->'$.z', '[-5]')", "range(0) =0"),
+        ("5 MEMBER OF (j->'$.z') OR id = 1", "range(0) =0"),
+        ("'x' MEMBER OF (j)", "range(0) =0"),
+        ("j->'$.z' = 5", "range(0) =0"),
+    ] {
+        let plan = explained(&catalog, &format!("SELECT id FROM zips WHERE {condition}"));
+        assert!(plan.starts_with(want), "{condition}: {plan}");
+    }
+    let ignored = "SELECT id FROM zips IGNORE INDEX (z) WHERE 5 MEMBER OF (j->'$.z')";
+    assert!(explained(&catalog, ignored).starts_with("range(0) =0"));
 }

@@ -41,8 +41,8 @@ impl Fragment {
     /// Adds those that the schema has, empty, and gives their numbers.
     pub fn add_indexes(&mut self) -> Vec<IndexNo> {
         let schema = self.schema.clone();
-        let first = (!schema.is_hidden_index()).then_some(IndexNo(0));
-        let all: Vec<IndexNo> = first.into_iter().chain(schema.indexes.iter().map(|index| index.no)).collect();
+        let first = schema.has_ordered_keys().then_some(IndexNo(0));
+        let all: Vec<IndexNo> = first.into_iter().chain(schema.ordered_indexes().map(|index| index.no)).collect();
         all.iter().for_each(|&no| self.add_index(no));
         all
     }

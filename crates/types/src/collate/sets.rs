@@ -85,7 +85,14 @@ fn of_bytes(collation: Collation) -> Table {
         return Table::of(Codes::Bytes, BYTE_SPACES, &entries);
     }
     let (first, second) = weights(collation);
-    let (codes, spaces) = codes_of(first);
+    let (codes, spaces) = match collation {
+        // Disks have keys of these from before the others were there.
+        Collation::AsciiGeneralCi
+        | Collation::Latin1SwedishCi
+        | Collation::Latin1GeneralCi
+        | Collation::Latin1GeneralCs => (std::array::from_fn(|weight| byte_code(weight as u8)), BYTE_SPACES),
+        _ => codes_of(first),
+    };
     let code = |weight: u8| codes[usize::from(weight)];
     there.clone().for_each(|(byte, point)| entries[*point as usize] = code(first[usize::from(byte)]));
     let mut table = Table::of(Codes::Bytes, spaces, &entries);

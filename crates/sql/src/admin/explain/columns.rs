@@ -369,6 +369,15 @@ fn path(table: &Table, path: &Path) -> (&'static str, Option<(String, u32)>) {
             (if is_one { "const" } else { "range" }, named(no))
         }
         Path::Union { index, .. } => ("range", named(*index)),
+        Path::Listed(listed) => {
+            let index = &table.schema.indexes[listed.index];
+            let how = match listed.is_one() {
+                true if index.unique && listed.parts() == index.columns.len() => "const",
+                true => "ref",
+                false => "range",
+            };
+            (how, named(index.no))
+        }
         Path::Range { index, equal, low, high, .. } => match (equal.is_empty(), low.is_some() || high.is_some()) {
             (_, true) => ("range", named(*index)),
             (false, false) => ("ref", named(*index)),

@@ -31,9 +31,18 @@ pub fn length(table: &Table, path: &Path) -> u32 {
             (*index, columns, if bounded == 0 { columns.len() } else { bounded })
         }
         Path::Union { index, columns, .. } => (*index, columns, 1),
+        Path::Listed(listed) => {
+            let index = &table.schema.indexes[listed.index];
+            (index.no, &index.columns, listed.parts())
+        }
     };
     let index = table.schema.index(no);
     let part = |(at, column): (usize, &u16)| {
+        // Of a list, of one of its elements.
+        let list = table.rules().ok().flatten().and_then(|rules| rules.computed(*column)?.list.as_ref());
+        if let Some(keys) = list {
+            return bytes(&Column::new("", keys.ty), None);
+        }
         let column = &table.schema.columns[usize::from(*column)];
         bytes(column, index.and_then(|index: &IndexDef| index.prefix(at)))
     };

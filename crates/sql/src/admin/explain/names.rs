@@ -7,9 +7,9 @@ use std::collections::BTreeSet;
 use crate::{
     expr::{ArithOp, CompareOp, Expr},
     plan::{
-        access::{Interval, Path},
+        access::{Interval, Path, listed::Listed},
         pushed_condition::{Pushed, Test},
-        rules::functional,
+        rules::{functional, lists::Sought},
         select::{Group, OrderKey},
     },
     value::{bits, datum::Datum},
@@ -194,13 +194,34 @@ impl Names<'_> {
                 let one = |i: &Interval| format!("({})", self.interval(column, i.low.as_ref(), i.high.as_ref()));
                 Some(alternatives.iter().map(one).collect::<Vec<_>>().join(" OR "))
             }
+            Path::Listed(listed) => Some(self.listed(table, listed)),
         }
+    }
+
+    /// The values by which a multi-valued index is read.
+    fn listed(&self, table: &TableSchema, listed: &Listed) -> String {
+        let index = &table.indexes[listed.index];
+        let shown = |at: usize| functional::shown(&table.columns[usize::from(index.columns[at])]);
+        let at = listed.before.len();
+        let pair = |(at, e): (usize, &Expr)| format!("{} = {}", shown(at), self.text(e));
+        let before: Vec<String> = listed.before.iter().enumerate().map(pair).collect();
+        let behind: Vec<String> = (at + 1..).zip(&listed.behind).map(pair).collect();
+        let document = shown(at).strip_prefix("cast(").and_then(|text| text.rsplit_once(" as ")).map_or("", |(e, _)| e);
+        let sought = match listed.sought.as_slice() {
+            [Sought::Member(e)] => format!("{} = {}", shown(at), self.text(e)),
+            sought => {
+                let one = |sought: &Sought| format!("({} MEMBER OF ({document}))", self.text(sought.expr()));
+                sought.iter().map(one).collect::<Vec<_>>().join(" OR ")
+            }
+        };
+        let parts: Vec<String> = before.into_iter().chain([sought]).chain(behind).collect();
+        parts.join(if listed.is_one() { ", " } else { " AND " })
     }
 
     /// The ranges that a path reads: [`bounds`](Names::bounds) with each alternative in parentheses.
     pub fn ranges(bounds: &str, path: &Path) -> String {
         match path {
-            Path::Points { rows: true, .. } | Path::Union { .. } => bounds.to_owned(),
+            Path::Points { rows: true, .. } | Path::Union { .. } | Path::Listed(_) => bounds.to_owned(),
             Path::Points { columns, .. } if columns.len() == 1 => bounds.to_owned(),
             Path::Points { .. } | Path::Range { .. } => format!("({bounds})"),
         }
@@ -224,6 +245,9 @@ impl Names<'_> {
             None if e.any(|part| self.place(part).is_some()) => COMPUTED.to_owned(),
             None => CONSTANT.to_owned(),
         };
+        if let Path::Listed(listed) = path {
+            return vec![CONSTANT.to_owned(); listed.parts()];
+        }
         looked_up(path).into_iter().flat_map(|(_, values)| values).map(one).collect()
     }
 

@@ -93,6 +93,10 @@ pub fn reading(
             (index.0, columns.get(..used).unwrap_or(columns), !bounded)
         }
         Path::Union { index, columns, .. } => (index.0, columns.get(..1).unwrap_or(columns), false),
+        Path::Listed(listed) => {
+            let index = &table.schema.indexes[listed.index];
+            (index.no.0, index.columns.get(..listed.parts()).unwrap_or(&index.columns), listed.is_one())
+        }
     };
     let by = names.bounds(&table.schema, path);
     if by.is_none() && no == 0 && !reverse {

@@ -169,7 +169,7 @@ impl AlterClause {
     pub(crate) fn make_indexes(&mut self, table: &TableSchema) {
         let names = |columns: &[u16]| columns.iter().map(|&c| table.columns[usize::from(c)].name.clone()).collect();
         let stays = |index: &&IndexDef| !self.drops.iter().any(|name| index.name.eq_ignore_ascii_case(name));
-        let whole = table.indexes.iter().filter(stays).filter(|index| !index.has_prefixes());
+        let whole = table.indexes.iter().filter(stays).filter(|index| index.is_whole());
         let known = whole.map(|index| names(&index.columns));
         let known: Vec<Vec<String>> = known.chain([names(&table.primary_key)]).collect();
         self.indexes = clause::indexes(std::mem::take(&mut self.indexes), &self.foreign_keys, &known);

@@ -332,7 +332,7 @@ impl SqlEngine {
             match transaction.execute(&ops, options, &mut results).await {
                 Ok(()) => return Ok(()),
                 Err(e) if e.code == ErrorCode::DuplicateKey => {
-                    return Err(duplicate(&copying.new, e.index, images.get(e.op as usize)).into());
+                    return Err(duplicate(&session.env, &copying.new, e.index, images.get(e.op as usize)).into());
                 }
                 Err(e) if may_pass(&e) && attempt < ATTEMPTS_MAX => {}
                 // All is copied once more.

@@ -173,7 +173,7 @@ impl SqlEngine {
         match transaction.execute(&writes, options(2), &mut results).await {
             Ok(()) => {}
             Err(e) if e.code == ErrorCode::DuplicateKey => {
-                return Err(duplicate(&copying.new, e.index, s.images.get(e.op as usize)).into());
+                return Err(duplicate(&session.env, &copying.new, e.index, s.images.get(e.op as usize)).into());
             }
             Err(e) if may_pass(&e) => return Ok(Batch::Again(e)),
             Err(e) => return Err(Failed::of_client(&e)),

@@ -126,7 +126,7 @@ impl SqlEngine {
             let no = table.schema.column_no(column).ok_or_else(|| errors::no_key_column(column))?;
             columns.push(no);
         }
-        let prefixes = key_parts::prefixes(&table.schema, &columns, &clause.lengths)?;
+        let prefixes = key_parts::prefixes(&table.schema, &columns, &clause.lengths, None)?;
         let columns = columns.into_iter().map(u32::from).collect();
         let form = u32::from(table.schema.form);
         let (table, unique, invisible) = (Some(name.clone()), clause.unique, clause.invisible);

@@ -370,7 +370,7 @@ pub fn assemble(options: &TableSchema, definitions: Definitions) -> Result<Table
     let mut table = TableSchema::new("", &options.name, columns, primary_key);
     table.hidden_key = hidden;
     table.descending = descending.into_iter().map(|at| (IndexNo(0), at)).collect();
-    key_parts::prefixes(&table, &table.primary_key, &[])?;
+    key_parts::prefixes(&table, &table.primary_key, &[], None)?;
     table.collation = options.collation;
     table.comment.clone_from(&options.comment);
     table.engine.clone_from(&options.engine);
@@ -382,7 +382,7 @@ pub fn assemble(options: &TableSchema, definitions: Definitions) -> Result<Table
             continue;
         }
         let key = clause.columns.iter().map(|n| find(&table.columns, n)).collect::<Result<Vec<_>>>()?;
-        let prefixes = key_parts::prefixes(&table, &key, &clause.lengths)?;
+        let prefixes = key_parts::prefixes(&table, &key, &clause.lengths, clause.list)?;
         let name = key_parts::index_name(&table, clause)?;
         let no = IndexNo(table.indexes.len() as u16 + 1);
         table.invisible_indexes.extend(clause.invisible.then_some(no));
@@ -392,6 +392,7 @@ pub fn assemble(options: &TableSchema, definitions: Definitions) -> Result<Table
             name,
             columns: key,
             prefixes,
+            list: clause.list,
             unique: clause.unique,
             hidden_table: None,
             state: IndexState::Ready,
@@ -419,7 +420,7 @@ fn take_primary(
     }
     let plain = TableSchema::new("", "", columns.to_vec(), Vec::new());
     let key: Option<Vec<u16>> = clause.columns.iter().map(|name| plain.column_no(name)).collect();
-    if key.is_some_and(|key| key_parts::prefixes(&plain, &key, &clause.lengths).is_ok_and(|p| p.is_empty())) {
+    if key.is_some_and(|key| key_parts::prefixes(&plain, &key, &clause.lengths, None).is_ok_and(|p| p.is_empty())) {
         return set_primary(primary, PrimaryKey { columns: clause.columns, descending: clause.descending });
     }
     if primary.is_some() {

@@ -46,7 +46,7 @@ pub(super) async fn update_by_program(
     s.program.clear();
     {
         let cx = context(session, schema, &[], params);
-        plan.access.path.bind(schema, &cx, &mut s.bound)?;
+        plan.access.path.bind(&plan.table, &cx, &mut s.bound)?;
         lock::refuse_fault(&session.env, session.env.variables.strict)?;
         if s.bound.fallback || !s.bound.exact {
             return Ok(None);
@@ -107,7 +107,7 @@ pub(super) async fn update_by_program(
     };
     if let Err(Fail::Client(e)) = &sent {
         if e.code == ErrorCode::DuplicateKey {
-            return Err(duplicate(&plan.table, e.index, None).into());
+            return Err(duplicate(&session.env, &plan.table, e.index, None).into());
         }
         if e.code == ErrorCode::ValueOutOfRange {
             let column =

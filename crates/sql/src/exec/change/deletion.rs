@@ -60,7 +60,7 @@ pub async fn delete(
         && plan.limit.is_none();
     if by_key {
         let cx = context(session, schema, &[], params);
-        plan.access.path.bind(schema, &cx, &mut s.bound)?;
+        plan.access.path.bind(&plan.table, &cx, &mut s.bound)?;
         lock::refuse_fault(&session.env, strict)?;
         if s.bound.exact && !s.bound.fallback {
             if s.bound.points.is_empty() {

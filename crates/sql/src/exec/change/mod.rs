@@ -231,7 +231,7 @@ pub async fn change_or_warn(
     match sent {
         Err(Fail::Client(e)) if e.code == ErrorCode::DuplicateKey && session.transaction.is_some() => {
             rollback_to(session, savepoint).await?;
-            session.warn_error(&duplicate(table, e.index, Some(new)));
+            session.warn_error(&duplicate(&session.env, table, e.index, Some(new)));
             Ok(false)
         }
         other => other.map(|()| true),
@@ -246,7 +246,7 @@ pub async fn send_changes(cluster: Cluster<'_>, session: &mut Session, s: &mut S
     let savepoint = next_savepoint(session);
     match execute(cluster, session, &s.ops, &mut s.results, savepoint, false).await {
         Err(Fail::Client(e)) if e.code == ErrorCode::DuplicateKey => {
-            Err(duplicate(table, e.index, s.images.get(e.op as usize)).into())
+            Err(duplicate(&session.env, table, e.index, s.images.get(e.op as usize)).into())
         }
         other => other,
     }

@@ -147,7 +147,7 @@ async fn refused(
     let error = match fail {
         Fail::Client(e) if e.code == ErrorCode::DuplicateKey && !e.aborted => {
             let new = rows.get(row).and_then(|row| row.new.as_deref());
-            duplicate(table, taken.unwrap_or(e.index), new)
+            duplicate(&session.env, table, taken.unwrap_or(e.index), new)
         }
         Fail::Sql(e) if e.errno == 1451 || e.errno == 1452 => e,
         other => return Err(other),

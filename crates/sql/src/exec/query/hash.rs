@@ -324,7 +324,7 @@ async fn of_table<C: Consumer>(pipeline: &Pipeline<'_, '_, C>, leaf: &JoinStep, 
     }
     let mut s = Scratch::default();
     let mut rows = Gather::new(run, pipeline.given, leaf);
-    access.path.bind(&table.schema, &context(run, pipeline.given, &leaf.row, &[]), &mut s.bound)?;
+    access.path.bind(table, &context(run, pipeline.given, &leaf.row, &[]), &mut s.bound)?;
     let pushed = named.and_then(|named| named.pushed.as_ref()).unwrap_or(&access.pushed);
     pushed.bind(&table.schema, &context(run, pipeline.given, &leaf.row, &[]), &mut s.bound)?;
     if s.bound.empty || named.is_some_and(Named::is_empty) {
@@ -334,7 +334,7 @@ async fn of_table<C: Consumer>(pipeline: &Pipeline<'_, '_, C>, leaf: &JoinStep, 
     let seen = run.seen(&table.schema);
     let columns = Some(columns.as_slice());
     let mut source = Source::open(run.cluster, &mut s, table, access, columns, seen, false, false, u64::MAX).await?;
-    while source.next(&mut s).await? {
+    while source.next(run.cluster, &mut s, table, columns).await? {
         run.env.may_go_on()?;
         let all = s.rows.iter().flatten();
         let of_row = |row| context(run, pipeline.given, &leaf.row, row);

@@ -52,7 +52,7 @@ pub async fn find<C: Consumer>(
     for (i, row) in batch.iter().enumerate() {
         found.starts.push(found.pairs.len() as u32);
         let bound = &mut state.bound;
-        target.path.bind(schema, &context(run, pipeline.given, before, row), bound)?;
+        target.path.bind(target.table, &context(run, pipeline.given, before, row), bound)?;
         if bound.fallback {
             return Ok(None);
         }
@@ -82,6 +82,8 @@ pub async fn find<C: Consumer>(
             let rows = points(run, &target, *index, &keys, &mut found).await?;
             found.rows.push(rows);
         }
+        // Nothing of another table is looked for in arrays.
+        Path::Listed(_) => return Err(errors::internal("a lookup by a multi-valued index").into()),
         Path::Range { index, .. } | Path::Union { index, .. } => {
             state.ranges += ranges.len();
             if state.ranges > RANGES_MAX && target.can_be_whole {

@@ -1,5 +1,6 @@
 //! SELECT: rows by key or range, with or without locks.
 
+mod listed;
 pub mod source;
 
 use std::{
@@ -144,7 +145,7 @@ async fn select_own(
         given: &[],
         env: &session.env,
     };
-    access.path.bind(schema, &nothing, &mut s.bound)?;
+    access.path.bind(table, &nothing, &mut s.bound)?;
     let own = |point| session.own.find(schema, point);
     if s.bound.fallback || s.bound.points.is_empty() || !s.bound.points.iter().all(|point| own(point).is_some()) {
         return Ok(None);
@@ -192,14 +193,16 @@ pub async fn table_rows<T: Target>(
 ) -> Done<()> {
     env.count(probe::of(access, Of::Read), 1, 0);
     env.count(probe::of(access, Of::Matched), 1, 0);
-    access.path.bind(&table.schema, &sink.context(&[]), &mut s.bound)?;
+    access.path.bind(table, &sink.context(&[]), &mut s.bound)?;
     access.pushed.bind(&table.schema, &sink.context(&[]), &mut s.bound)?;
     let filter = access.unanswered(&s.bound);
     if s.bound.empty || sink.wanted() == 0 {
         return Ok(());
     }
     let columns = plan.columns.as_deref();
-    if let (Some(pushed), None, true) = (&plan.pushdown, filter, !matches!(access.path, Path::Points { .. })) {
+    if let (Some(pushed), None, true) =
+        (&plan.pushdown, filter, !matches!(access.path, Path::Points { .. } | Path::Listed(_)))
+    {
         let (mut grouping, group) = (std::mem::take(&mut s.bound.grouping), plan.group.as_ref());
         let partials = pushed.bind(group, columns.unwrap_or(&[]), &sink.context(&[]), &mut grouping);
         s.bound.grouping = grouping;
@@ -218,7 +221,7 @@ pub async fn table_rows<T: Target>(
         pin!(Source::open(cluster, s, table, access, columns, seen, ordered, plan.reverse, wanted)).await?;
     let mut is_found = false;
     loop {
-        if !pin!(source.next(s)).await? {
+        if !pin!(source.next(cluster, s, table, columns)).await? {
             if is_found || !source.make_sure(cluster, s, table, access, plan.columns.as_deref(), seen).await? {
                 break;
             }
@@ -269,7 +272,7 @@ async fn partial_groups(
         opened => opened?,
     };
     loop {
-        let has_more = match source.next(s).await {
+        let has_more = match source.next(cluster, s, table, columns).await {
             Err(Fail::Client(e)) if e.code == ErrorCode::ValueOutOfRange => return Ok(false),
             more => more?,
         };

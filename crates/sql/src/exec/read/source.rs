@@ -6,7 +6,7 @@ use apus_client::{ANY_MOMENT, Moment, ReadBatch, Rows, ScanRequest, Snapshot};
 use apus_eval::grouping::key_columns;
 use apus_types::{Epoch, IndexNo, TableSchema, Value, schema};
 
-use super::{ALL_BATCH_ROWS, BATCH_ROWS, RANGES_AT_ONCE, Seen, join_all};
+use super::{ALL_BATCH_ROWS, BATCH_ROWS, RANGES_AT_ONCE, Seen, join_all, listed::ListedRows};
 use crate::{
     catalog::Table,
     errors,
@@ -26,6 +26,8 @@ pub enum Source {
     Scan(apus_client::ScanCursor),
     /// Of a union, the next range last; and what they are read at.
     Scans(Vec<RangeScan>, Option<Rc<Snapshot>>),
+    /// By the entries of a multi-valued index.
+    Listed(ListedRows),
 }
 
 /// One range of a union; the first batches of all are asked for together.
@@ -40,7 +42,7 @@ impl RangeScan {
         let some = cursor.next_batch(&mut rows).await?;
         Ok(RangeScan { cursor, first: Some((rows, some)) })
     }
-    async fn next_batch(&mut self, rows: &mut Rows) -> Done<bool> {
+    pub async fn next_batch(&mut self, rows: &mut Rows) -> Done<bool> {
         match self.first.take() {
             Some((first, some)) => {
                 *rows = first;
@@ -65,6 +67,12 @@ impl Source {
         limit: u64,
     ) -> Done<Source> {
         let schema = &table.schema;
+        if let (Path::Listed(listed), false) = (&access.path, s.bound.fallback) {
+            match Box::pin(ListedRows::open(cluster, s, table, listed.index, seen)).await? {
+                Some(rows) => return Ok(Source::Listed(rows)),
+                None => s.bound.ranges.clear(),
+            }
+        }
         match &access.path {
             Path::Points { index, .. } if !s.bound.fallback => {
                 if s.bound.points.len() > 1 && seen.is_unsettled() {
@@ -80,7 +88,7 @@ impl Source {
                 let mut request = seen.scan(schema);
                 request.index = match path {
                     Path::Range { index, .. } | Path::Union { index, .. } => *index,
-                    Path::Points { .. } => IndexNo(0),
+                    Path::Points { .. } | Path::Listed(_) => IndexNo(0),
                 };
                 note_ranges(cluster, s, schema, request.index);
                 (request.low, request.high) = s.bound.bounds();
@@ -112,8 +120,15 @@ impl Source {
     }
 
     /// The next batch; false at the end.
-    pub async fn next(&mut self, s: &mut Scratch) -> Done<bool> {
+    pub async fn next(
+        &mut self,
+        cluster: Cluster<'_>,
+        s: &mut Scratch,
+        table: &Table,
+        columns: Option<&[u16]>,
+    ) -> Done<bool> {
         match self {
+            Source::Listed(rows) => rows.next(cluster, s, table, columns).await,
             Source::Points { done, .. } => Ok(!std::mem::replace(done, true)),
             Source::Scan(cursor) => Ok(cursor.next_batch(&mut s.rows).await?),
             Source::Scans(cursors, _) => {
@@ -159,7 +174,11 @@ fn note_ranges(cluster: Cluster<'_>, s: &Scratch, schema: &TableSchema, index: I
 }
 
 /// The first batches of the first ranges are asked for.
-async fn open_ranges(cluster: Cluster<'_>, ranges: &[EncodedRange], request: &ScanRequest<'_>) -> Done<Vec<RangeScan>> {
+pub async fn open_ranges(
+    cluster: Cluster<'_>,
+    ranges: &[EncodedRange],
+    request: &ScanRequest<'_>,
+) -> Done<Vec<RangeScan>> {
     let cursor = |(low, high): &EncodedRange| {
         let (low, high) = bounds_of(low.as_deref(), high.as_deref());
         cluster.client.scan(&ScanRequest { low, high, ..*request })
@@ -195,7 +214,7 @@ async fn read_points_at_once(
 }
 
 /// Reads the rows of `s.keys`.
-async fn read_keys(
+pub async fn read_keys(
     cluster: Cluster<'_>,
     s: &mut Scratch,
     table: &Table,

@@ -251,7 +251,9 @@ pub fn cast<'a>(value: Datum<'a>, to: CastType) -> Result<Datum<'a>> {
         | CastType::AsYear
         | CastType::NewYear
         | CastType::Year { .. }
-        | CastType::Json => value,
+        | CastType::Json
+        | CastType::Array(_)
+        | CastType::Element(_) => value,
         CastType::Exact { .. } => match &value {
             Datum::Text(text) => exact(text),
             Datum::Double(x) if x.fract() == 0.0 && x.abs() < 9e18 => Datum::Int(*x as i64),

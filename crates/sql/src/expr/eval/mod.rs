@@ -162,6 +162,8 @@ impl Expr {
                 let value = e.eval(cx)?;
                 match to {
                     CastType::Json => json::cast_as_json(e, value)?,
+                    CastType::Array(ty) => json::array::typed(*ty, value),
+                    CastType::Element(ty) => json::array::typed_element(*ty, value),
                     CastType::AsYear if matches!(value, Datum::Json(_)) => {
                         cast_year(cx, &json::cast(cx, e, &json::of_datum(&value), CastType::Signed)?)
                     }

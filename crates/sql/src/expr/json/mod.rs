@@ -3,6 +3,7 @@
 //! A [`Datum::Json`] has a document in its stored form. Beside one, every other value is compared as the JSON value that it would become; where a number or a moment is wanted, a
 //! document is one or is warned of (3156).
 
+pub mod array;
 mod change;
 mod make;
 mod read;

@@ -2,8 +2,8 @@
 
 use sqlparser::{
     ast::{
-        CastKind, CharacterLength, DataType, DateTimeField, Expr, ExtractSyntax, Function, FunctionArg,
-        FunctionArgExpr, FunctionArgumentList, FunctionArguments, Ident, Interval, ObjectName, Value,
+        ArrayElemTypeDef, CastKind, CharacterLength, DataType, DateTimeField, Expr, ExtractSyntax, Function,
+        FunctionArg, FunctionArgExpr, FunctionArgumentList, FunctionArguments, Ident, Interval, ObjectName, Value,
     },
     dialect::{Dialect, MySqlDialect, Precedence},
     keywords::Keyword,
@@ -114,6 +114,13 @@ pub(super) fn cast(parser: &mut Parser) -> Parsed<Expr> {
     if is_text && (parser.parse_keyword(Keyword::CHARSET) || parser.parse_keywords(&[Keyword::CHARACTER, Keyword::SET]))
     {
         let name = parser.parse_identifier()?;
+        if parser.parse_keyword(Keyword::ARRAY) {
+            parser.expect_token(&Token::RParen)?;
+            // No array may have one; it is refused by the name of the set.
+            let set = DataType::Custom(ObjectName::from(vec![name]), Vec::new());
+            let data_type = DataType::Array(ArrayElemTypeDef::Qualified(Box::new(set), None));
+            return Ok(Expr::Cast { kind: CastKind::Cast, expr, data_type, format: None });
+        }
         parser.expect_token(&Token::RParen)?;
         let cast = Expr::Cast { kind: CastKind::Cast, expr, data_type, format: None };
         if name.value.eq_ignore_ascii_case("utf8mb4") {

@@ -153,3 +153,21 @@ impl Writer<'_> {
         }
     }
 }
+
+/// `unsigned`, `decimal(5, 2)`: what the elements of an array are, as MySQL writes it.
+pub(super) fn array_element(ty: &ast::DataType) -> String {
+    use ast::{DataType as T, ExactNumberInfo as N};
+    match ty {
+        T::Signed | T::SignedInteger => "signed".to_owned(),
+        T::Unsigned | T::UnsignedInteger => "unsigned".to_owned(),
+        T::Decimal(N::None) | T::Dec(N::None) | T::Numeric(N::None) => "decimal(10, 0)".to_owned(),
+        T::Decimal(N::Precision(p)) | T::Dec(N::Precision(p)) | T::Numeric(N::Precision(p)) => {
+            format!("decimal({p}, 0)")
+        }
+        T::Decimal(N::PrecisionAndScale(p, s))
+        | T::Dec(N::PrecisionAndScale(p, s))
+        | T::Numeric(N::PrecisionAndScale(p, s)) => format!("decimal({p}, {s})"),
+        T::Character(Some(length)) => format!("char({length})"),
+        other => other.to_string().to_ascii_lowercase(),
+    }
+}

@@ -2,7 +2,11 @@
 
 use sqlparser::ast::{self, BinaryOperator, UnaryOperator};
 
-use super::{Writer, definition::Special, logic, refused};
+use super::{
+    Writer,
+    definition::{Special, array_element},
+    logic, refused,
+};
 use crate::errors::{self, Result};
 
 impl Writer<'_> {
@@ -162,8 +166,12 @@ impl Writer<'_> {
             A::Cast { expr, data_type, .. } | A::Convert { expr, data_type: Some(data_type), charset: None, .. } => {
                 self.put("cast(");
                 self.expr(expr)?;
-                self.put(&format!(" as {}", data_type.to_string().to_ascii_lowercase()));
-                self.cast_end(data_type);
+                if let ast::DataType::Array(ast::ArrayElemTypeDef::Qualified(element, None)) = data_type {
+                    self.put(&format!(" as {} array)", array_element(element)));
+                } else {
+                    self.put(&format!(" as {}", data_type.to_string().to_ascii_lowercase()));
+                    self.cast_end(data_type);
+                }
             }
             A::Convert { expr, data_type: None, charset: Some(charset), .. } => {
                 self.put("convert(");

@@ -6,6 +6,7 @@ use apus_types::{key, schema::TableSchema};
 
 use super::{EncodedRange, Interval, Limit, Path};
 use crate::{
+    catalog::Table,
     errors::{self, Result},
     expr::{
         Context, Expr,
@@ -79,9 +80,11 @@ pub fn bounds_of<'k>(low: Option<&'k [u8]>, high: Option<&'k [u8]>) -> (Bound<&'
 
 impl Path {
     /// Evaluates the constants and encodes the keys.
-    pub fn bind(&self, schema: &TableSchema, cx: &Context<'_>, out: &mut BoundPath) -> Result<()> {
+    pub fn bind(&self, table: &Table, cx: &Context<'_>, out: &mut BoundPath) -> Result<()> {
         out.clear();
+        let schema = &table.schema;
         match self {
+            Path::Listed(listed) => super::listed::bind(table, listed, cx, out),
             Path::Points { columns, values, rows: true, .. } => bind_rows(schema, columns, values, cx, out),
             Path::Points { columns, values, .. } => bind_points(schema, columns, values, cx, out),
             Path::Range { columns, equal, low, high, beginning, .. } => {
@@ -102,7 +105,7 @@ pub fn encode(
     key::encode_part(c.ty, c.nullable, &assign::stored(c.ty, value), out).map_err(|e| errors::from_code(e, ""))
 }
 
-fn give_up(out: &mut BoundPath) -> Result<()> {
+pub(super) fn give_up(out: &mut BoundPath) -> Result<()> {
     out.points.clear();
     out.ranges.clear();
     out.clear_bounds();

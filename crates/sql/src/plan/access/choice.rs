@@ -6,11 +6,18 @@ use apus_types::{
     schema::{ColumnType, TableSchema},
 };
 
-use super::{Access, Interval, POINTS_MAX, Path};
+use super::{
+    Access, Interval, POINTS_MAX, Path,
+    listed::{self, Listed},
+};
 use crate::{
     catalog::Table,
     expr::{CastType, CompareOp, Expr, Kind},
-    plan::{hint::Uses, pushed_condition::Pushed, rules::functional},
+    plan::{
+        hint::Uses,
+        pushed_condition::Pushed,
+        rules::{functional, lists},
+    },
 };
 
 /// Conditions on one column with constants.
@@ -115,7 +122,7 @@ fn gather(table: &TableSchema, conjuncts: &[Expr], params: &[Kind]) -> Vec<OnCol
 
 /// The indexes of a table, and what hints say of them.
 pub(super) struct Candidates<'c> {
-    table: &'c Table,
+    pub(super) table: &'c Table,
     uses: Option<&'c Uses>,
 }
 
@@ -127,7 +134,7 @@ const FORCED: u32 = 10_000;
 
 impl<'c> Candidates<'c> {
     /// It may lead to rows.
-    fn allows(&self, no: IndexNo) -> bool {
+    pub(super) fn allows(&self, no: IndexNo) -> bool {
         self.uses.is_none_or(|uses| uses.join.allows(no))
     }
     fn may_order(&self, no: IndexNo) -> bool {
@@ -153,7 +160,8 @@ impl<'c> Candidates<'c> {
             let on = &found[usize::from(c)];
             on.equal.is_some() || on.low.is_some() || on.high.is_some() || unions.contains(&c)
         };
-        let of_beginnings = self.table.indexes_in_use().filter(|(_, i)| i.has_prefixes() && self.allows(i.no));
+        let of_beginnings =
+            self.table.indexes_in_use().filter(|(_, i)| i.has_prefixes() && i.list.is_none() && self.allows(i.no));
         let of_beginnings = of_beginnings.map(|(_, i)| (i.no, i.columns.as_slice()));
         let first = |columns: &[u16]| columns.first().is_some_and(|c| is_bound(*c));
         self.all().chain(of_beginnings).filter(|(_, columns)| first(columns)).map(|(no, _)| no).collect()
@@ -170,8 +178,15 @@ impl<'c> Candidates<'c> {
 pub fn choose(table: &Table, condition: Option<Expr>, order: &[u16], params: &[Kind], uses: Option<&Uses>) -> Access {
     let schema = &table.schema;
     let candidates = Candidates { table, uses };
+    let (mut condition, mut waits_for_literals) = (condition, false);
+    let lists = listed::lists(&candidates);
+    if let (Some(e), false) = (&mut condition, lists.is_empty()) {
+        let keys: Vec<_> = lists.iter().map(|(_, keys)| *keys).collect();
+        waits_for_literals = lists::substitute(&keys, e, params);
+    }
     let said = condition.clone().map(Expr::conjuncts).unwrap_or_default();
-    let (conjuncts, waits_for_literals) = functional::keyed(table, &said);
+    let (conjuncts, waits) = functional::keyed(table, &said);
+    waits_for_literals |= waits;
     let found = gather(schema, &conjuncts, params);
     let waits_for_kinds = conjuncts.iter().any(|e| is_of_outer_row(e) && e.any(Expr::kind_needs_params));
     let mut used = Vec::new();
@@ -207,17 +222,29 @@ pub fn choose(table: &Table, condition: Option<Expr>, order: &[u16], params: &[K
             (path, used) = (Some(beginning), whole);
         }
     }
-    let path = path.unwrap_or_else(|| whole(schema));
+    let mut path = path.unwrap_or_else(|| whole(schema));
+    let mut possible = candidates.possible(&found, &conjuncts);
+    if !lists.is_empty() {
+        let (by_list, of_lists) = listed::choose(table, &lists, &conjuncts, &found);
+        possible.extend(of_lists.iter().map(|at| schema.indexes[*at].no));
+        let is_better = |listed: &Listed| match &path {
+            Path::Range { equal, .. } => equal.len() < listed.parts(),
+            Path::Union { .. } | Path::Listed(_) => true,
+            Path::Points { .. } => false,
+        };
+        if let Some(by_list) = by_list.filter(is_better) {
+            (path, used) = (Path::Listed(by_list), Vec::new());
+        }
+    }
     let left = |i: &usize| !used.contains(i);
     let pushed = match path {
-        Path::Points { .. } => Pushed::default(),
+        Path::Points { .. } | Path::Listed(_) => Pushed::default(),
         Path::Range { .. } | Path::Union { .. } => {
             Pushed::of(schema, (0..conjuncts.len()).filter(left).map(|i| &conjuncts[i]))
         }
     };
     let rest: Vec<Expr> = (0..said.len()).filter(left).map(|i| said[i].clone()).collect();
     let rest = (!rest.is_empty()).then_some(Expr::And(rest));
-    let possible = candidates.possible(&found, &conjuncts);
     Access { path, full: condition, rest, pushed, waits_for_literals, waits_for_kinds, possible, part: None }
 }
 
@@ -332,7 +359,7 @@ fn flatten_or<'e>(e: &'e Expr, out: &mut Vec<&'e Expr>) {
 /// An index that has the beginning of a column, and the conjuncts that it decides: those before it. What is said of the column itself is asked of the rows.
 fn choose_beginning(candidates: &Candidates<'_>, found: &[OnColumn]) -> Option<(Path, Vec<usize>)> {
     let is_given = |e: &Expr| !e.any(|e| matches!(e, Expr::Outer(_)));
-    let with_prefixes = candidates.table.indexes_in_use().filter(|(_, i)| i.has_prefixes());
+    let with_prefixes = candidates.table.indexes_in_use().filter(|(_, i)| i.has_prefixes() && i.list.is_none());
     for (_, index) in with_prefixes.filter(|(_, i)| candidates.allows(i.no)) {
         let cut = (0..index.columns.len()).find(|at| index.prefix(*at).is_some())?;
         let (before, column) = (&index.columns[..cut], index.columns[cut]);

@@ -2,10 +2,11 @@
 
 pub mod binding;
 pub mod choice;
+pub mod listed;
 
 use apus_types::IndexNo;
 
-use self::binding::BoundPath;
+use self::{binding::BoundPath, listed::Listed};
 use super::pushed_condition::Pushed;
 use crate::expr::Expr;
 
@@ -29,6 +30,8 @@ pub enum Path {
     },
     /// Alternatives on the first column of an index: `k BETWEEN 1 AND 2 OR k = 5 OR k > 9`, `k IN (1, 2)`.
     Union { index: IndexNo, columns: Vec<u16>, alternatives: Vec<Interval> },
+    /// Elements of an array, by a multi-valued index.
+    Listed(Listed),
 }
 
 impl Path {
@@ -41,6 +44,7 @@ impl Path {
             Path::Union { alternatives, .. } => {
                 alternatives.iter().flat_map(|i| i.low.iter().chain(&i.high)).any(|(e, _)| is(e))
             }
+            Path::Listed(listed) => listed.exprs().any(is),
         }
     }
 }
@@ -98,7 +102,7 @@ impl Path {
     /// The index that its rows come from.
     pub fn index(&self) -> IndexNo {
         match self {
-            Path::Points { .. } => IndexNo(0),
+            Path::Points { .. } | Path::Listed(_) => IndexNo(0),
             Path::Range { index, .. } | Path::Union { index, .. } => *index,
         }
     }

@@ -45,7 +45,7 @@ pub(super) fn value(v: &ast::Value) -> Result<Expr> {
     })
 }
 
-pub(super) fn cast_type(ty: &DataType) -> Result<CastType> {
+pub fn cast_type(ty: &DataType) -> Result<CastType> {
     let small = |n: &Option<u64>| n.map_or(0, |n| n.min(6) as u8);
     let length = |n: &Option<ast::CharacterLength>| match n {
         Some(ast::CharacterLength::IntegerLength { length, .. }) => u32::try_from(*length).ok(),
@@ -75,6 +75,7 @@ pub(super) fn cast_type(ty: &DataType) -> Result<CastType> {
         DataType::Datetime(n) | DataType::Timestamp(n, _) => CastType::DateTime(small(n)),
         DataType::Time(n, _) => CastType::Time(small(n)),
         DataType::JSON => CastType::Json,
+        DataType::Array(_) => return Err(errors::array_outside_of_key()),
         other if other.to_string().eq_ignore_ascii_case("year") => CastType::AsYear,
         other => return Err(errors::not_supported(&format!("CAST AS {other}"))),
     })

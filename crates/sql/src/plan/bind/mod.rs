@@ -7,6 +7,7 @@ mod full_text;
 pub mod function;
 mod json;
 mod literal;
+pub use self::literal::cast_type;
 mod names;
 mod number_format;
 pub mod operator;
@@ -29,7 +30,7 @@ pub use window::WindowPlace;
 
 use self::{
     function::{as_moment, call, quiet_number, unit_name},
-    literal::{cast_type, placeholder, shorten, value},
+    literal::{placeholder, shorten, value},
     operator::as_number,
 };
 use super::{Planner, scope::Scope, window::Windows};

@@ -187,7 +187,7 @@ impl<'l, 'a> Lowering<'l, 'a> {
             Path::Points { index: None, values, .. } if values.iter().all(|v| v.len() == 1) => 100,
             Path::Points { .. } => 95,
             Path::Range { equal, .. } if !equal.is_empty() => 40 + equal.len() as i64,
-            Path::Union { .. } => 35,
+            Path::Union { .. } | Path::Listed(_) => 35,
             Path::Range { low, high, .. } if low.is_some() || high.is_some() => 30,
             _ if !self.hash_keys(item, built).is_empty() => 20,
             _ => i64::from(access.full.is_some()),

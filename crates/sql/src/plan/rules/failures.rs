@@ -125,6 +125,9 @@ impl Place<'_> {
 fn function_of_key_part(name: &str) -> SqlError {
     error(3758, format!("Expression of functional index '{name}' contains a disallowed function."))
 }
+pub fn full_text_of_expression() -> SqlError {
+    error(3759, "Fulltext functional index is not supported.".to_owned())
+}
 pub fn key_of_column() -> SqlError {
     let text = "Functional index on a column is not supported. Consider using a regular index instead.";
     error(3762, text.to_owned())

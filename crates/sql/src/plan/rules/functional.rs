@@ -30,6 +30,9 @@ const MARK: &str = "#expr#";
 /// Name of an index that is given none.
 pub const NAME: &str = "functional_index";
 
+/// Of the lists of keys.
+const LIST_BYTES_MAX: u32 = 1 << 20;
+
 /// A longer text is a TEXT to MySQL.
 const LENGTH_MAX: u16 = 512;
 
@@ -62,11 +65,24 @@ pub fn is_index(table: &TableSchema, name: &str) -> bool {
 /// Makes a column of each expression in these indexes, behind those of a table that is being defined.
 ///
 /// # Errors
-/// 3753 to 3762, 3800, 1054: what may not be a key part. 1235: multi-valued indexes.
+/// 3753 to 3762, 3800, 1054, 3759: what may not be a key part. 1235, 1221: two arrays in a key, an array with DESC.
 pub fn settle(columns: &mut Vec<Column>, indexes: &mut [IndexClause], table: &str) -> Result<()> {
     let mut number = 0;
     for index in indexes {
+        if index.full_text && !index.expressions.is_empty() {
+            return Err(failures::full_text_of_expression());
+        }
         let name = index.name.clone().unwrap_or_else(|| NAME.to_owned());
+        let trees: Vec<ast::Expr> = index.expressions.iter().map(|(_, text)| parse(text)).collect::<Result<_>>()?;
+        let lists = index.expressions.iter().zip(&trees).filter(|(_, tree)| array(tree).is_some());
+        let lists: Vec<u16> = lists.map(|((place, _), _)| *place).collect();
+        if lists.len() > 1 {
+            return Err(errors::not_yet_in_mysql("more than one multi-valued key part per index"));
+        }
+        index.list = lists.first().copied();
+        if index.list.is_some_and(|place| index.descending.contains(&place)) {
+            return Err(errors::wrong_usage("multi-valued index", "explicit index order"));
+        }
         for (place, text) in std::mem::take(&mut index.expressions) {
             number += 1;
             let column = column_of(columns, &text, (table, &name), format!("{MARK}{number}"))?;
@@ -78,16 +94,17 @@ pub fn settle(columns: &mut Vec<Column>, indexes: &mut [IndexClause], table: &st
 }
 
 fn column_of(columns: &[Column], text: &str, (table, index): (&str, &str), name: String) -> Result<Column> {
-    let is_of_arrays = text.trim_end().strip_suffix(')').is_some_and(|t| t.to_ascii_lowercase().ends_with(" array"));
-    if is_of_arrays {
-        return Err(errors::not_supported("multi-valued indexes"));
-    }
-    if is_column(&parse(text)?) {
+    let tree = parse(text)?;
+    if is_column(&tree) {
         return Err(failures::key_of_column());
     }
     let schema = TableSchema::new("", table, columns.to_vec(), Vec::new());
     let text = examine(&schema, text, Place::KeyPart(index))?.text;
     let expr = bind(&schema, &text, "functional index")?;
+    if array(&tree).is_some() {
+        let generated = Some(Generated { text, stored: true });
+        return Ok(Column { generated, ..Column::new(name, ColumnType::Blob { length: LIST_BYTES_MAX }) });
+    }
     let shape = shapes(&schema, |shapes| shapes.of(&expr));
     match shape.ty {
         ColumnType::Json => return Err(failures::long_key_part(true)),
@@ -99,6 +116,19 @@ fn column_of(columns: &[Column], text: &str, (table, index): (&str, &str), name:
     }
     let generated = Some(Generated { text, stored: false });
     Ok(Column { nullable: shape.nullable, generated, ..Column::new(name, shape.ty) })
+}
+
+/// `CAST(document AS UNSIGNED ARRAY)`: the document and what its elements are.
+pub(super) fn array(e: &ast::Expr) -> Option<(&ast::Expr, &ast::DataType)> {
+    match e {
+        ast::Expr::Nested(e) => array(e),
+        ast::Expr::Cast {
+            expr,
+            data_type: ast::DataType::Array(ast::ArrayElemTypeDef::Qualified(element, None)),
+            ..
+        } => Some((expr, element)),
+        _ => None,
+    }
 }
 
 fn is_column(e: &ast::Expr) -> bool {
@@ -129,7 +159,8 @@ impl Keyed {
         let is_keyed = schema.indexes.iter().any(|index| index.columns.contains(&column));
         // What a TIMESTAMP says depends on the session.
         let is_moment = |e: &Expr| matches!(e, Expr::Column(c) if matches!(c.ty, ColumnType::Timestamp { .. }));
-        if !is_keyed || expr.any(is_moment) || matches!(expr, Expr::Column(_)) {
+        let is_list = matches!(expr, Expr::Cast(_, CastType::Array(_)));
+        if !is_keyed || is_list || expr.any(is_moment) || matches!(expr, Expr::Column(_)) {
             return None;
         }
         let made = shapes(schema, |shapes| shapes.of(expr).ty);
@@ -151,7 +182,7 @@ fn holds(column: ColumnType, made: ColumnType) -> bool {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Same {
+pub(super) enum Same {
     No,
     /// They may be, when literals are known.
     WaitsForLiterals,
@@ -159,7 +190,7 @@ enum Same {
 }
 
 /// Whether an expression is the one that computes a column.
-fn is_same(computes: &Expr, e: &Expr) -> Same {
+pub(super) fn is_same(computes: &Expr, e: &Expr) -> Same {
     match (computes, e) {
         (Expr::Call(Func::Introduced, literal, collation), Expr::Const(_) | Expr::Param(_))
             if *collation == Default::default() =>

@@ -12,15 +12,22 @@
 
 pub mod failures;
 pub mod functional;
+pub mod lists;
 pub mod read;
 
 use std::cell::OnceCell;
 
 use apus_types::{TableSchema, rules::Enforced, schema::DefaultValue};
 
-use self::functional::Keyed;
+use self::{functional::Keyed, lists::ListKeys};
 use super::{bind::Builder, dml::default_expr};
-use crate::{catalog::Table, errors::Result, expr::Expr, value::datum::Datum, wire::SqlError};
+use crate::{
+    catalog::Table,
+    errors::Result,
+    expr::{CastType, Expr},
+    value::datum::Datum,
+    wire::SqlError,
+};
 
 /// A condition that rows must not make false.
 #[derive(Debug)]
@@ -36,6 +43,8 @@ pub(crate) struct Computed {
     pub(crate) expr: Expr,
     /// A default that reads other columns; otherwise a generated column.
     pub(crate) is_default: bool,
+    /// It has the keys of a multi-valued index.
+    pub(crate) list: Option<ListKeys>,
 }
 
 /// The expressions of a table, bound to its columns.
@@ -77,13 +86,26 @@ impl Kept {
 pub(crate) fn bind(schema: &TableSchema, text: &str, clause: &'static str) -> Result<Expr> {
     let mut builder = Builder::new(Some(schema), &schema.name, &schema.database);
     (builder.clause, builder.of_definition) = (clause, true);
-    builder.build(&read::parse(text)?)
+    let tree = read::parse(text)?;
+    match functional::array(&tree) {
+        Some((document, element)) => {
+            let ty = lists::element_type(element)?;
+            Ok(Expr::Cast(Box::new(builder.build(document)?), CastType::Array(ty)))
+        }
+        None => builder.build(&tree),
+    }
 }
 
 fn columns_of(e: &Expr) -> Vec<u16> {
     let mut columns = Vec::new();
     e.columns(&mut columns);
     columns
+}
+
+/// Other columns of the index whose keys a column has.
+fn parts_beside(schema: &TableSchema, column: u16) -> impl Iterator<Item = u16> {
+    let index = schema.indexes.iter().find(|index| index.list_column() == Some(column));
+    index.into_iter().flat_map(|index| index.columns.iter().copied()).filter(move |c| *c != column)
 }
 
 impl Rules {
@@ -94,14 +116,16 @@ impl Rules {
             if let Some(generated) = &column.generated {
                 let expr = bind(schema, &generated.text, "generated column function")?;
                 rules.read.extend(columns_of(&expr));
+                rules.read.extend(parts_beside(schema, c));
                 rules.keyed.extend(Keyed::of(schema, c, &expr));
-                rules.computed.push(Computed { column: c, expr, is_default: false });
+                let list = ListKeys::of(schema, c, &expr);
+                rules.computed.push(Computed { column: c, expr, is_default: false, list });
             } else if let DefaultValue::Expression(text) = &column.default {
                 let expr = bind(schema, text, "default value expression")?;
                 if columns_of(&expr).is_empty() {
                     rules.defaults.push((c, expr));
                 } else {
-                    rules.computed.push(Computed { column: c, expr, is_default: true });
+                    rules.computed.push(Computed { column: c, expr, is_default: true, list: None });
                 }
             }
         }
@@ -119,6 +143,10 @@ impl Rules {
     }
     pub(crate) fn computed(&self, column: u16) -> Option<&Computed> {
         self.computed.iter().find(|c| c.column == column)
+    }
+    /// How the lists of multi-valued indexes are made.
+    pub(crate) fn lists(&self) -> impl Iterator<Item = &ListKeys> {
+        self.computed.iter().filter_map(|c| c.list.as_ref())
     }
     /// Whether a check or a generated column reads one of these columns.
     pub fn reads(&self, mut columns: impl Iterator<Item = u16>) -> bool {

@@ -3,7 +3,7 @@
 use apus_types::TableSchema;
 use sqlparser::ast::{self, SelectItem, SetExpr, Statement};
 
-use super::{bind, failures::Place};
+use super::{bind, failures::Place, functional};
 use crate::{
     errors::{self, Result},
     parse::view_text::{
@@ -95,6 +95,14 @@ fn is_forbidden(function: &str, place: Place<'_>) -> bool {
 /// What may not stand there: 1054, 1064, 3102, 3109, 3763 to 3772, 3814 to 3820.
 pub fn examine(table: &TableSchema, text: &str, place: Place<'_>) -> Result<Examined> {
     let tree = parse(text)?;
+    let is_key_part = match place {
+        Place::KeyPart(_) => true,
+        Place::Generated(name) => functional::is_name(name),
+        _ => false,
+    };
+    if functional::array(&tree).is_some() && !is_key_part {
+        return Err(errors::array_outside_of_key());
+    }
     let (text, named) = of_definition(&tree)?;
     // What is read again must be what was written.
     if !parse(&text).and_then(|again| of_definition(&again)).is_ok_and(|(again, _)| again == text)

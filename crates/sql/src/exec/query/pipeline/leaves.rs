@@ -110,7 +110,7 @@ impl<'q, 'r, C: Consumer> Pipeline<'q, 'r, C> {
             return Err(errors::internal("a leaf that is no table").into());
         };
         let mut s = Scratch { bound: std::mem::take(&mut state.bound), ..Scratch::default() };
-        access.path.bind(&table.schema, &self.context(&leaf.row, &[]), &mut s.bound)?;
+        access.path.bind(table, &self.context(&leaf.row, &[]), &mut s.bound)?;
         access.pushed.bind(&table.schema, &self.context(&leaf.row, &[]), &mut s.bound)?;
         if s.bound.empty {
             return Ok(true);
@@ -125,7 +125,7 @@ impl<'q, 'r, C: Consumer> Pipeline<'q, 'r, C> {
         run.env.count(probe::of(access, Of::Read), 1, 0);
         run.env.count(probe::of(access, Of::Matched), 1, 0);
         loop {
-            if !source.next(&mut s).await? {
+            if !source.next(run.cluster, &mut s, table, columns).await? {
                 if is_found || !source.make_sure(run.cluster, &mut s, table, access, columns, seen).await? {
                     break;
                 }
