@@ -143,7 +143,11 @@ pub(super) fn char_function(parser: &mut Parser) -> Parsed<Expr> {
     parser.expect_token(&Token::RParen)?;
     let made = call_of("char", args);
     Ok(match charset {
-        Some(name) if !name.value.eq_ignore_ascii_case("binary") => call_of(" text", vec![made]),
+        Some(name) if !name.value.eq_ignore_ascii_case("binary") => {
+            let (is_try, target_before_value, styles) = (false, false, Vec::new());
+            let (expr, charset) = (Box::new(made), Some(ObjectName::from(vec![name])));
+            Expr::Convert { is_try, expr, data_type: None, charset, target_before_value, styles }
+        }
         _ => made,
     })
 }

@@ -34,9 +34,15 @@ pub fn has_own_bytes(e: &Expr, kinds: &[Kind]) -> Option<Collation> {
     collation.filter(|collation| Foreign::of(collation.charset()).is_some())
 }
 
-/// What is compared by this collation: a text as its bytes, where bytes are compared.
+/// What is compared by this collation: a text as its bytes where bytes are compared, and bytes as a text of its character set where texts are that have other bytes than UTF-8.
 pub fn compared_as(collation: Collation, e: Expr, kinds: &[Kind]) -> Expr {
-    if collation == Collation::Binary { encoded(e, kinds) } else { e }
+    if collation == Collation::Binary {
+        encoded(e, kinds)
+    } else if e.kind(kinds) == Kind::Bytes && Foreign::of(collation.charset()).is_some() {
+        Expr::Call(Func::ConvertUsing, vec![e], collation)
+    } else {
+        e
+    }
 }
 
 impl Builder<'_> {
