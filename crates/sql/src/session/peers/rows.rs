@@ -208,7 +208,7 @@ impl Tables {
     pub async fn remove(&self, client: &Client, node: &Node) -> Done<()> {
         let mut transaction = client.begin();
         let there = self.lock(&mut transaction, node.number).await?;
-        if !there.is_some_and(|there| (there.owner, there.answered) == (node.owner, node.answered)) {
+        if there.is_none_or(|there| (there.owner, there.answered) != (node.owner, node.answered)) {
             return transaction.rollback().await;
         }
         let mut ops = OpBatch::new();
