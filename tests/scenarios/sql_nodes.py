@@ -92,7 +92,7 @@ def kills(t, nodes):
     with t.case("errors and privileges are those of one server"):
         for unknown in (3, number(one) * IDS + 999_999, number(late.connection) * IDS + 999_999, 400 * IDS + 1):
             check_equal(refused(one, f"KILL {unknown}"), 1094, f"{unknown}")
-        ask(one, "CREATE USER app IDENTIFIED BY 'app'")
+        ask(one, "CREATE USER app IDENTIFIED WITH mysql_native_password BY 'app'")
         ask(one, "GRANT SELECT ON shop.* TO app")
         mine = [pymysql.connect(host=node["host"], port=node["port"], user="app", password="app", database="shop", autocommit=True) for node in nodes]
         check_equal(refused(mine[0], f"KILL {late.id}"), 1095, "of root, at the other")

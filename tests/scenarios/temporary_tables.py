@@ -39,14 +39,14 @@ def count(connection):
     return int(ask(connection, "SHOW STATUS LIKE 'Apus_temporary_tables'")[0][1])
 
 
-def nothing_left(connection, what):
-    # A statement about a table makes the thread look whether its dictionary is the newest.
-    def found():
-        ask(connection, "SELECT COUNT(*) FROM item")
-        check_equal(count(connection), 0, "temporary tables in the dictionary")
-        return True
+def seen(connection):
+    """As `count`; a statement about a table makes the thread look whether its dictionary is the newest."""
+    ask(connection, "SELECT COUNT(*) FROM item")
+    return count(connection)
 
-    wait_until(found, GONE_SECONDS, f"no temporary table is left {what}")
+
+def nothing_left(connection, what):
+    wait_until(lambda: seen(connection) == 0, GONE_SECONDS, f"no temporary table is left {what}")
 
 
 def sessions(t, nodes):
@@ -101,7 +101,7 @@ def ends(t, nodes):
             ask(connection, "INSERT INTO mine VALUES (1)")
         with contextlib.closing(changed.cursor()) as cursor:
             cursor.execute("CREATE TEMPORARY TABLE mine (id INT)")
-        wait_until(lambda: count(watcher) >= 5, 10, "they are there")
+        wait_until(lambda: seen(watcher) >= 5, 10, "they are there")
         reset._execute_command(0x1F, b"")
         reset._read_ok_packet()
         fails(reset, "SELECT * FROM mine", 1146)
@@ -167,9 +167,9 @@ def failures(t, cluster, nodes):
             ask(doomed, f"CREATE TEMPORARY TABLE doomed_{number} (id INT PRIMARY KEY, v INT UNIQUE)")
             ask(doomed, f"INSERT INTO doomed_{number} VALUES (1, 1)")
         with contextlib.closing(connect(nodes[1])) as watcher:
-            wait_until(lambda: count(watcher) >= 6, 10, "they are there")
+            wait_until(lambda: seen(watcher) >= 6, 10, "they are there")
             process.kill()
-            wait_until(lambda: ask(watcher, "SELECT COUNT(*) FROM item") and count(watcher) <= 1 + 2, GONE_SECONDS, "those of the dead one are gone")
+            wait_until(lambda: seen(watcher) <= 1 + 2, GONE_SECONDS, "those of the dead one are gone")
             check_equal(ask(holder, "SELECT COUNT(*) FROM steady"), ((500,),), "those of the living are there")
             holder.close()
             nothing_left(watcher, "after all")
