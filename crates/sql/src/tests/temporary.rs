@@ -17,9 +17,10 @@ const VIEW: &str = "select `d`.`t`.`id` AS `x` from `d`.`t`";
 
 /// A session that has tables of these names, each with a column `own`.
 fn with_own(permanent: &Rc<Catalog>, names: &[&str], number: u64) -> Catalog {
-    let schema = TableSchema::try_from(&table("create table kept (own int primary key)", 90)).unwrap();
-    let made = Table::new(schema, Vec::new());
-    let named = names.iter().map(|name| (("d".to_owned(), (*name).to_owned()), Rc::new(made.as_own("d", name))));
+    let named = names.iter().zip(90..).map(|(name, id)| {
+        let schema = TableSchema::try_from(&table("create table kept (own int primary key)", id)).unwrap();
+        (("d".to_owned(), (*name).to_owned()), Rc::new(Table::new(schema, Vec::new()).as_own("d", name)))
+    });
     Catalog::with_own(permanent, Rc::new(named.collect::<BTreeMap<_, _>>()), number)
 }
 
