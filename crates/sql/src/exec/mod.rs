@@ -10,6 +10,7 @@ pub mod change_joined;
 pub mod conflict;
 pub mod foreign_key;
 pub mod insert;
+mod insert_batch;
 pub mod into;
 pub(crate) mod load;
 pub mod lock;
