@@ -86,6 +86,9 @@ def plans(t, where, root):
         number = root.thread_id()
         check_equal(error_of(root, f"EXPLAIN FOR CONNECTION {number}")[0], 3012, "itself")
         with contextlib.closing(connect(where)) as resting:
+            # Its first statement has ended for the client before it has for the server.
+            command = f"SELECT command FROM information_schema.processlist WHERE id = {resting.thread_id()}"
+            wait_until(lambda: [row[0] for row in ask(root, command)] == ["Sleep"], 10, "it rests")
             check_equal(ask(root, f"EXPLAIN FOR CONNECTION {resting.thread_id()}"), [], "one that rests")
             number = resting.thread_id()
         wait_until(lambda: (error_of(root, f"EXPLAIN FOR CONNECTION {number}") or [0])[0] == 1094, 10, "one that has gone is unknown")
