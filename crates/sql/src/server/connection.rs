@@ -425,7 +425,7 @@ async fn rare<E: Engine>(
             return Ok(());
         }
         Command::ProcessKill(id) => {
-            engine.kill(session, id).await?;
+            Box::pin(engine.kill(session, id)).await?;
         }
         _ => return Err(SqlError::unknown_command()),
     }

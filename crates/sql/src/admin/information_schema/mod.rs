@@ -68,7 +68,7 @@ pub async fn rows_of(
     env: &Env,
 ) -> Result<Vec<Row>> {
     if let Some(with_attributes) = processlist::is_of_processes(&schema.database, &schema.name) {
-        engine.see_processes(env, with_attributes).await;
+        Box::pin(engine.see_processes(env, with_attributes)).await;
     }
     // Temporary tables are in no list.
     let catalog = catalog.permanent();

@@ -389,7 +389,7 @@ impl SqlEngine {
         } else if t.word("processlist") {
             t.end()?;
             self.identity(session).await?;
-            self.see_processes(&session.env, false).await;
+            Box::pin(self.see_processes(&session.env, false)).await;
             session.env.take_notes().iter().for_each(|e| session.warn_error(e));
             let rows: Rows = processlist::list(&session.env).map(|process| processlist::cells(process, full)).collect();
             table(session, out, &["Id", "User", "Host", "db", "Command", "Time", "State", "Info"], &rows);
