@@ -193,9 +193,9 @@ def explanation(text, wanted, found):
         return "the text of a constant that MySQL's CONCAT overwrites from the second row on"
     if re.search(r"\+ INTERVAL .* AS SIGNED", text) and any(re.search(r"\b\d{12}60\b", line) for line in wanted):
         return "a number of a moment with 60 seconds, which MySQL rounds no further"
-    if wanted[0].startswith("+") and found[0].startswith("! 1406 "):
+    if wanted[0].startswith("+") and found[0].startswith("! 1406 ") and "DOUBLE" in text:
         return "a double of which MySQL stores as many digits as a text column has room for"
-    if OF_A_ROW.match(wanted[0]) and OF_A_ROW.match(found[0]):
+    if OF_A_ROW.match(wanted[0]) and OF_A_ROW.match(found[0]) and SEVERAL.search(text):
         return "which of several errors comes first"
     one_fails = {wanted[0][0], found[0][0]} == {"!", "+"}
     if one_fails and re.search(r"! 1292 \w+ Truncated incorrect (DOUBLE|DECIMAL|INTEGER|datetime|date|time) ", wanted[0] + found[0]):

@@ -200,15 +200,21 @@ fn all_others_wait_for_whoever_is_missing() {
     }
 }
 
-/// A member's file says at once what it has accepted that makes another one a full member.
-#[test]
-fn a_promotion_is_synced_before_it_is_accepted() {
+/// Node 2 comes back to node 1, whose disk does not take the synced file of views.
+fn returning_to_a_slow_disk() -> Cluster {
     let mut c = started(1, 2);
     c.kill(2);
     assert!(c.run_until(500, |c| members(c, 1) == [1]), "{}", details(&c));
     c.run_ms(100);
     c.slow_file = Some(SYNCED_VIEW_FILE);
     c.start_node(2);
+    c
+}
+
+/// A member's file says at once what it has accepted that makes another one a full member.
+#[test]
+fn a_promotion_is_synced_before_it_is_accepted() {
+    let mut c = returning_to_a_slow_disk();
     let is_asked = |c: &Cluster| c.unwritten.iter().any(|(_, bytes, ..)| accepted(bytes).is_some_and(|full| full == 2));
     assert!(c.run_until(3_000, is_asked), "{}", details(&c));
     c.run_ms(1_000);
@@ -226,12 +232,7 @@ fn accepted(file: &[u8]) -> Option<usize> {
 /// A disk that takes nothing is not waited for without end.
 #[test]
 fn a_disk_that_hangs_does_not_keep_others_from_being_promoted() {
-    let mut c = started(1, 2);
-    c.kill(2);
-    assert!(c.run_until(500, |c| members(c, 1) == [1]), "{}", details(&c));
-    c.run_ms(100);
-    c.slow_file = Some(SYNCED_VIEW_FILE);
-    c.start_node(2);
+    let mut c = returning_to_a_slow_disk();
     assert!(c.run_until(8_000, |c| is_whole(c, 2)), "{}", details(&c));
     assert!(c.files[&NodeId(1)].contains_key(VIEW_FILE));
 }

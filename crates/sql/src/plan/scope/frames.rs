@@ -226,6 +226,8 @@ impl Frames {
     pub fn begin_subquery(&self, takes_aggregates: bool) {
         if let Some(frame) = self.list.borrow_mut().last_mut() {
             frame.takes_aggregates = takes_aggregates;
+            // Of one that was given up there may be some.
+            frame.asked.clear();
         }
     }
 
